@@ -1,4 +1,4 @@
-"""Report knots in Rust crates: circles of imports, types with `impl` blocks in many files, long files and functions.
+"""Report knots in Rust crates: circles of imports, imports of higher folders, scattered types, long files.
 
 `python scripts/cycles.py` compares them with the limits below and fails when one is exceeded.
 `python scripts/cycles.py CRATE...` prints the files of each circle. The root of a crate (lib.rs, main.rs) and files of
@@ -16,6 +16,8 @@ FILES_OF_TYPE = 3
 CIRCLE = 4
 FILE_LINES = 600
 FUNCTION_LINES = 70
+FLOORS = {"controller": ("config", "hub", "drivers", "api", "commands", "bench", "virtual_time")}
+"""Folders of crates whose files import only those of their own folder and of the folders before it."""
 
 
 def modules(source: Path) -> dict[str, Path]:
@@ -81,6 +83,23 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return sorted((list(names) for names in sets), key=lambda names: (-len(names), names))
 
 
+def climbs(crate: str, graph: dict[str, set[str]]) -> list[str]:
+    """Complaints about imports of a folder above, and about files in no folder."""
+    floors = FLOORS.get(crate, ())
+    level = {floor: number for number, floor in enumerate(floors)}
+    wrong = []
+    for module, used in sorted(graph.items()):
+        own = module.partition("::")[0]
+        if floors and own not in level:
+            wrong.append(f"crates/{crate}: `{module}` is in none of the folders {', '.join(floors)}; put it into one")
+        wrong += [
+            f"crates/{crate}: `{module}` imports `{name}`; its folder must stay below that one"
+            for name in sorted(used)
+            if level.get(name.partition("::")[0], -1) > level.get(own, len(floors))
+        ]
+    return wrong
+
+
 def spread(crate: str, texts: dict[str, str]) -> list[str]:
     """Complaints about types with `impl` blocks in too many files. `impl` blocks of traits do not count."""
     files = defaultdict(set)
@@ -132,14 +151,15 @@ def main() -> int:
         texts = {
             m: re.sub(r"//[^\n]*", "", f.read_text()).split("#[cfg(test)]\nmod tests {")[0] for m, f in known.items()
         }
-        knots = circles({m: imports(m, text, known) for m, text in texts.items()})
+        graph = {m: imports(m, text, known) for m, text in texts.items()}
+        knots = circles(graph)
         if knots and len(knots[0]) > CIRCLE:
             wrong.append(f"crates/{name}: {len(knots[0])} files in a circle of imports; at most {CIRCLE} may be in one")
-        wrong += spread(name, texts) + lengths(known)
+        wrong += climbs(name, graph) + spread(name, texts) + lengths(known)
         if wanted:
             for knot in knots:
                 print(f"{name}: {len(knot)} files in a circle: {', '.join(knot)}")
-    print("\n".join(wrong) or "scripts/cycles.py: every circle, type, file and function is within its limit")
+    print("\n".join(wrong) or "scripts/cycles.py: every circle, folder, type, file and function is within its limit")
     return 1 if wrong else 0
 
 

@@ -1,8 +1,7 @@
 //! `pathloom-controller`: the controller of a live fabric.
 
-use pathloom_controller::config::CheckedConfig;
-use pathloom_controller::path_history::path_history;
-use pathloom_controller::{config, record, serve, survey};
+use pathloom_controller::commands::{self, Ended};
+use pathloom_controller::config::{self, CheckedConfig};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -76,7 +75,7 @@ fn check(file: &str) -> Result<(), String> {
 
 fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
-    survey::run(address, links).map(|fabric| print!("{fabric}"))
+    commands::survey(address, links).map(|fabric| print!("{fabric}"))
 }
 
 /// Reads the configuration and the event log of a controller.
@@ -88,7 +87,7 @@ fn read_recording(file: &str, log: &str) -> Result<(CheckedConfig, String), Stri
 
 fn replay(file: &str, log: &str) -> Result<(), String> {
     let (checked, text) = read_recording(file, log)?;
-    let agreed = record::replay(&checked, &text).map_err(|problem| format!("{log}: {problem}"))?;
+    let agreed = commands::replay(&checked, &text).map_err(|problem| format!("{log}: {problem}"))?;
     println!("{log}: the controller's outputs are the same: {agreed} outputs agree");
     Ok(())
 }
@@ -96,7 +95,7 @@ fn replay(file: &str, log: &str) -> Result<(), String> {
 fn paths(file: &str, log: &str) -> Result<(), String> {
     let (checked, text) = read_recording(file, log)?;
     let mut lines = BufWriter::new(std::io::stdout().lock());
-    path_history(&checked, &text, |change| {
+    commands::path_history(&checked, &text, |change| {
         let written = serde_json::to_writer(&mut lines, &change).map_err(io::Error::from);
         end_if_unwritten(written.and_then(|()| lines.write_all(b"\n")));
     })
@@ -124,9 +123,9 @@ fn run(file: &str) -> Result<(), String> {
     } else {
         log.with_ansi(false).init();
     }
-    match serve::run(checked, Path::new(file)).map_err(|problem| problem.to_string())? {
-        serve::Ended::Stopped => Ok(()),
-        serve::Ended::Deposed => start_again(),
+    match commands::serve(checked, Path::new(file)).map_err(|problem| problem.to_string())? {
+        Ended::Stopped => Ok(()),
+        Ended::Deposed => start_again(),
     }
 }
 

@@ -2,8 +2,8 @@
 //! between other work, and the answer is an owned copy. So there is no lock, and no client delays the controller.
 
 use super::problem::Problem;
+use crate::drivers::session::Shared;
 use crate::hub::Hub;
-use crate::session::Shared;
 use pathloom_model::Nanos;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};

@@ -1,6 +1,6 @@
 //! Path assignments over HTTP and XML-RPC: who may request what, and the answers to invalid calls.
 
-use crate::testing::{api, lab, read_answer, request, Answer, Directory, Lab, OPERATE, READ};
+use crate::tests::loopback::{api, lab, read_answer, request, Answer, Directory, Lab, OPERATE, READ};
 use roxmltree::Document;
 use serde_json::{json, Value};
 use socket2::{Domain, SockAddr, Socket, Type};

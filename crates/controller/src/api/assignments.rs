@@ -2,15 +2,15 @@
 
 use super::caller::Caller;
 use super::handlers::{body, Answer, Api};
+use super::measured::Measured;
 use super::parameters::{paging, whole, whole_or_none, Paging};
 use super::problem::Problem;
 use super::queries::Cut;
 use super::rows::{seconds, Page};
-use crate::assigning::CONFIRMATION;
-use crate::hosts::names;
+use crate::drivers::storing::{Storing, ToBeStored};
+use crate::hub::assigning::CONFIRMATION;
+use crate::hub::hosts::names;
 use crate::hub::Hub;
-use crate::measured::Measured;
-use crate::storing::{Storing, ToBeStored};
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Extension, Path, Query, State};

@@ -1,12 +1,10 @@
 //! Authorisation of requests, before all handlers.
 
 use super::caller::{Bearer, Caller};
-use super::confirmed::Confirmed;
 use super::problem::Problem;
 use super::rpc;
 use super::slots::{ActiveRequest, ConnectionSlot};
-use super::tokens::{Role, Tokens};
-use crate::current::Current;
+use crate::config::{ApiTokens as Tokens, Confirmed, Current, Role};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Extension, Request, State};
 use axum::http::uri::Authority;
@@ -173,7 +171,7 @@ impl Authoriser {
         let looks = request.uri().path().ends_with("/dry-run");
         let (name, caller, role) = self.identify(peer, &request, changes, looks)?;
         if changes && !looks {
-            self.confirmed.permit()?;
+            permit(&self.confirmed)?;
         }
         let busy = slot.begin(&name)?;
         if changes && !looks && caller == Caller::Token {
@@ -298,5 +296,31 @@ fn shown(headers: &HeaderMap) -> Result<(Shown, String), Problem> {
             Ok((Shown::Basic, password.to_owned()))
         }
         _ => Err(problem("the header names another scheme of authentication")),
+    }
+}
+
+/// Refuses a request that changes something unless etcd confirms that this controller leads. Another one may lead by now,
+/// and would not know of the change.
+fn permit(confirmed: &Confirmed) -> Result<(), Problem> {
+    if confirmed.is_set() {
+        return Ok(());
+    }
+    let detail = "etcd does not confirm that this controller leads, so another one may lead by now";
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this controller may not lead", detail);
+    Err(problem.way_out("ask the other controllers, or ask again when etcd answers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_refused_until_etcd_confirms_again() {
+        let confirmed = Confirmed::default();
+        assert_eq!(permit(&confirmed), Ok(()));
+        confirmed.set(false);
+        assert_eq!(permit(&confirmed).unwrap_err().status, 503);
+        confirmed.set(true);
+        assert_eq!(permit(&confirmed), Ok(()));
     }
 }

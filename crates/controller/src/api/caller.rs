@@ -1,8 +1,8 @@
 //! Who sends a request, as far as path assignments depend on it.
 
 use super::problem::Problem;
-use super::tokens::Role;
-use crate::assigning::owner_of;
+use crate::config::Role;
+use crate::hub::assigning::owner_of;
 use crate::hub::Hub;
 use axum::http::StatusCode;
 use pathloom_control::{AssignmentId, Owner};

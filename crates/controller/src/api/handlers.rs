@@ -3,9 +3,9 @@
 use super::ask::Asker;
 use super::authorise::RequestCounts;
 use super::problem::Problem;
+use crate::drivers::session::Shared;
+use crate::drivers::storing::Storing;
 use crate::hub::Hub;
-use crate::session::Shared;
-use crate::storing::Storing;
 use axum::body::Bytes;
 use axum::Json;
 use pathloom_control::PathSearch;

@@ -5,7 +5,7 @@ use super::handlers::{Answer, Api};
 use super::problem::Problem;
 use super::queries::{self, LinkState};
 use super::rows::{StateRow, SwitchRow};
-use super::tokens::Role;
+use crate::config::Role;
 use axum::extract::{Extension, State};
 use axum::response::sse::{Event, Sse};
 use axum::response::IntoResponse;

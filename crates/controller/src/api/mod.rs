@@ -6,10 +6,11 @@ mod assigning_tests;
 mod assignments;
 mod authorise;
 mod caller;
-mod confirmed;
 mod document;
 mod handlers;
 mod live;
+mod measured;
+mod metrics;
 mod page;
 mod parameters;
 mod predict;
@@ -19,19 +20,12 @@ mod routes;
 mod rows;
 mod rpc;
 mod server;
-mod settings;
 mod slots;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod xml_rpc;
 
-pub use settings::{Api, Paths};
-
 pub(crate) use ask::answer;
-pub(crate) use confirmed::Confirmed;
 pub(crate) use queries::take_out;
 pub(crate) use rows::path_names;
 pub(crate) use server::{start, start_for_hosts};
-pub(crate) use settings::CheckedAddress;
-pub(crate) use tokens::Tokens;

@@ -5,10 +5,10 @@ use super::rows::{
     link_name, seconds, AgentCounts, CableCounts, Cabling, ClusterRow, FlowCounts, FlowRow, LinkRow, LogPosition,
     OffenderRow, Page, ReasonRow, StateRow, SwitchRow,
 };
-use crate::gauges::Leadership;
-use crate::hosts::Offences;
+use crate::hub::gauges::Leadership;
+use crate::hub::hosts::Offences;
+use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::Hub;
-use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, DrainError, Input, Reason, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, View};
@@ -139,7 +139,7 @@ pub(crate) fn all_switch_rows(hub: &mut Hub) -> Option<Vec<SwitchRow>> {
 
 pub(crate) fn switch_row(hub: &mut Hub, switch: NodeId) -> Option<SwitchRow> {
     let (peer, foreign_rules) = (hub.peer_of(switch), hub.foreign_at(switch));
-    let datapath_id = format!("{:016x}", hub.dpid_of(switch)?);
+    let datapath_id = format!("{:016x}", hub.switches.dpid(switch)?);
     let (controller, fabric) = parts(hub)?;
     let (node, view) = (fabric.node(switch), controller.view());
     let ports = 1..=node.ports.len() as u32;

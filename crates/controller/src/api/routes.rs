@@ -4,6 +4,7 @@ use super::assignments;
 use super::document::Everywhere;
 use super::handlers::{body, Answer, Api};
 use super::live;
+use super::metrics::{in_plain_text, Sample};
 use super::page;
 use super::parameters::{
     flow_name, flow_paging, paging, whole, whole_or_none, FlowInPath, FlowPaging, LinkInPath, Paging, SwitchInPath,
@@ -14,9 +15,8 @@ use super::problem::Problem;
 use super::queries::{self, FlowName};
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use super::rpc;
+use crate::config::registry;
 use crate::hub::Hub;
-use crate::metrics::{in_plain_text, Sample};
-use crate::registry::registry;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};

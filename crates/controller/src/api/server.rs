@@ -5,10 +5,10 @@ use super::ask::{channel, Questions};
 use super::authorise::{authorise, Admits, Authoriser, Closed, RequestCounts};
 use super::handlers::Api;
 use super::routes::{host_router, router};
-use super::settings::{CheckedAddress, Limits};
 use super::slots::{Admission, ConnectionSlot, ConnectionSlots};
-use crate::current::Current;
-use crate::failed_accepts::FailedAccepts;
+use crate::config::Current;
+use crate::config::{CheckedAddress, ClientLimits as Limits};
+use crate::drivers::failed_accepts::FailedAccepts;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::Router;
@@ -65,7 +65,7 @@ fn launch(
     routes: fn(Api) -> Router,
 ) -> io::Result<(SocketAddr, Questions)> {
     let CheckedAddress { address, tokens, tls, limits, search, confirmed, .. } = checked;
-    let listener = crate::serve::listen_tcp(address)?;
+    let listener = crate::drivers::listening::listen_tcp(address)?;
     let address = listener.local_addr()?;
     let (asker, questions) = channel();
     let counts = Arc::new(RequestCounts::default());

@@ -1,4 +1,4 @@
-use crate::testing::{api, lab, lab_without, read_answer, request, wait, Directory, Lab, OPERATE, READ};
+use crate::tests::loopback::{api, lab, lab_without, read_answer, request, wait, Directory, Lab, OPERATE, READ};
 use pathloom_fabrics::fabric_from_spec;
 use serde_json::{json, Value};
 use std::io::{Read, Write};

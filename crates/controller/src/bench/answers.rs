@@ -5,7 +5,7 @@ use super::load_generator::{connect, until, Work};
 use super::report::{Measured, Row};
 use super::target::{Start, Target, RIVALS};
 use super::Plan;
-use crate::load::ran_ns_of;
+use crate::drivers::load::ran_ns_of;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
 use pathloom_openflow::packet::Ethernet;
 use pathloom_openflow::{Kind, Message, PacketIn, PacketInReason, NO_BUFFER};

@@ -1,7 +1,8 @@
 //! `pathloom-controller-bench etcd ENDPOINT [--seed N] [--requests N]`: sends a real etcd and the model the same random
 //! requests, and compares their answers and changes. Nobody else may use that etcd meanwhile.
 
-use crate::etcd::{Client, Cluster};
+use crate::config::Cluster;
+use crate::drivers::etcd::Client;
 use pathloom_cluster::etcd::{
     Answer, Body, Change, Condition, Failure, KeyValue, Keys, LeaseId, Operation, Request, Transaction,
 };

@@ -9,7 +9,7 @@ use super::fake::Common;
 use super::load_generator::Work;
 use super::paths::{switches, Counts, FABRIC, FLOWS};
 use super::served;
-use crate::clock::Clock;
+use crate::drivers::clock::Clock;
 use pathloom_control::Input;
 use pathloom_fabrics::fabric_from_spec;
 use std::cell::RefCell;

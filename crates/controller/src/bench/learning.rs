@@ -1,8 +1,8 @@
 //! A plain learning switch, for comparison with those of other controllers. It forwards by the Ethernet addresses that
 //! it has seen, and knows no fabric.
 
-use crate::answers::Answers;
-use crate::connection::ConnectionId;
+use crate::hub::answers::Answers;
+use crate::hub::connection::ConnectionId;
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, Mac};
 use pathloom_openflow::instruction::Instructions;

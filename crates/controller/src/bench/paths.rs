@@ -6,7 +6,7 @@ use super::report::{Measured, Row};
 use super::served;
 use super::target::Target;
 use super::Plan;
-use crate::load::ran_ns_of;
+use crate::drivers::load::ran_ns_of;
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::{Attachment, Fabric, FiveTuple, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};

@@ -2,11 +2,13 @@
 
 use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
-use crate::api::{answer, start_for_hosts, CheckedAddress, Paths, Tokens};
+use crate::api::{answer, start_for_hosts};
+use crate::config::{ApiTokens, CheckedAddress, Paths};
 use crate::config::{Limits, Sessions};
+use crate::drivers::listening::accept_tcp;
+use crate::drivers::session::Shared;
+use crate::drivers::timers::{run_periodic_work, run_timers};
 use crate::hub::{Hub, Responder};
-use crate::serve::{accept_tcp, run_periodic_work, run_timers};
-use crate::session::Shared;
 use pathloom_control::{Config, Controller, Input};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_scheme::{Detection, Scheme};
@@ -87,7 +89,7 @@ pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
 
 /// The address for applications, at which the load generator requests paths for any host.
 fn paths() -> Result<CheckedAddress, String> {
-    let tokens = Arc::new(Tokens::parse(&format!("operate bench {TOKEN}\n"))?);
+    let tokens = Arc::new(ApiTokens::parse(&format!("operate bench {TOKEN}\n"))?);
     let paths = Paths { address: Some(([127, 0, 0, 1], 0).into()), ..Paths::default() };
     let ready = paths.load(Path::new(""), None)?.ok_or("no address")?;
     ready.tokens.set(tokens);
@@ -118,7 +120,7 @@ fn serve(what: &str, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String>
         ready(port, second);
         shared.drive(|hub, now| hub.handle(now, Input::Timeout));
         tokio::task::spawn_local(run_timers(shared.clone()));
-        tokio::task::spawn_local(run_periodic_work(shared.clone(), crate::persist::Persist::new(None)));
+        tokio::task::spawn_local(run_periodic_work(shared.clone(), crate::drivers::persist::Persist::new(None)));
         accept_tcp(listener, shared).await;
         Ok(())
     })

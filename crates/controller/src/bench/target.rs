@@ -1,6 +1,6 @@
 //! Processes to measure: this program again, and installed rivals.
 
-use crate::load::resident_bytes;
+use crate::drivers::load::resident_bytes;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

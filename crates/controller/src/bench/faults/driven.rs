@@ -1,11 +1,11 @@
 //! The hub as a machine of the virtual network.
 
-use crate::addresses::Learnt;
 use crate::config::{Addresses, CheckedConfig};
-use crate::connection::{ConnectionId, Transmit};
-use crate::hosts::AgentId;
+use crate::hub::connection::{ConnectionId, Transmit};
+use crate::hub::hosts::AgentId;
+use crate::hub::learnt::Learnt;
+use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::{Hub, Responder};
-use crate::live_discovery::LiveDiscovery;
 use pathloom_control::{Controller, Input, Snapshot};
 use pathloom_model::Nanos;
 use pathloom_scheme::Scheme;

@@ -1,0 +1,13 @@
+//! The connection with etcd, if several controllers hold a fabric: `[cluster]` in the configuration, etcd's JSON gateway,
+//! and the driver of `pathloom_cluster::Member`.
+
+mod client;
+mod election;
+mod epoch;
+mod json;
+mod membership;
+mod state;
+
+pub(crate) use client::Client;
+pub(crate) use membership::{Elected, Membership};
+pub(crate) use state::StateStore;

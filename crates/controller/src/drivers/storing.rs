@@ -1,0 +1,181 @@
+//! Stores assignments soon after they have changed, and wakes the calls of the API that wait for this or for a switch.
+//! Stores the state in etcd, if several controllers hold the fabric.
+
+use crate::drivers::etcd::StateStore;
+use crate::drivers::persist::{hosts_of, rows_of, Persist, Row, Stored};
+use crate::drivers::session::Shared;
+use crate::hub::Hub;
+use pathloom_control::Snapshot;
+use pathloom_discovery::KnownHost;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch, Notify};
+
+/// Minimum time between two stores of the state because of changed assignments.
+const STORE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time between two stores of the state in etcd, for each 4 MiB of it.
+const ETCD_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a stop waits for etcd to store the state.
+const ETCD_STOP: Duration = Duration::from_secs(2);
+
+/// The state in etcd.
+#[derive(Serialize, Deserialize)]
+struct Saved<S> {
+    snapshot: S,
+    hosts: Vec<Row>,
+    wiring: Vec<(u64, u32, u32)>,
+}
+
+/// What an earlier leader has stored in etcd.
+#[derive(Default)]
+pub(crate) struct SavedState {
+    pub stored: Stored,
+    pub hosts: Vec<KnownHost>,
+    /// Port numbers of switches that differ from the fabric's.
+    pub wiring: Vec<(u64, u32, u32)>,
+}
+
+impl SavedState {
+    /// Reads what etcd had. Every version can read what was out of service.
+    pub(crate) fn read(bytes: Option<&[u8]>) -> SavedState {
+        let Some(bytes) = bytes else { return SavedState::default() };
+        let saved: Saved<serde_json::Value> = match serde_json::from_slice(bytes) {
+            Ok(saved) => saved,
+            Err(problem) => {
+                tracing::warn!(%problem, "the state in etcd cannot be read; the rules in the switches are adopted");
+                return SavedState::default();
+            }
+        };
+        let Saved { snapshot, hosts, wiring } = saved;
+        let drains = serde_json::from_value(snapshot.clone()).ok();
+        let snapshot = serde_json::from_value::<Snapshot>(snapshot);
+        if let Err(problem) = &snapshot {
+            tracing::warn!(%problem, "the snapshot in etcd is of another version; the rules in the switches are adopted");
+        }
+        SavedState { stored: Stored { snapshot: snapshot.ok(), drains }, hosts: hosts_of(hosts), wiring }
+    }
+}
+
+/// The state as etcd stores it; `None` without a controller.
+fn saved(hub: &mut Hub) -> Option<Vec<u8>> {
+    let snapshot = hub.controller()?.snapshot();
+    let (hosts, wiring) = hub.discovery.as_ref().map_or_else(Default::default, |discovery| {
+        (rows_of(discovery.state().hosts().hosts()), discovery.renumbered())
+    });
+    serde_json::to_vec(&Saved { snapshot, hosts, wiring }).ok()
+}
+
+/// Stores the state in etcd, more rarely if it is large.
+pub(crate) async fn store_in_etcd(shared: Shared, store: Rc<StateStore>) {
+    let mut fails = false;
+    loop {
+        let Some(bytes) = shared.drive(|hub, _| saved(hub)) else { return };
+        let result = store.save(&bytes).await;
+        if !matches!(result, Ok(true)) && !fails {
+            tracing::warn!(?result, "the state is not stored in etcd; trying again");
+        }
+        fails = !matches!(result, Ok(true));
+        let times = 1 + u32::try_from(bytes.len() >> 22).unwrap_or(u32::MAX).min(100);
+        tokio::time::sleep(ETCD_INTERVAL * times).await;
+    }
+}
+
+/// Stores the state in etcd before the controller stops.
+pub(crate) async fn store_last_in_etcd(shared: &Shared, store: &StateStore) {
+    if let Some(bytes) = shared.drive(|hub, _| saved(hub)) {
+        let result = tokio::time::timeout(ETCD_STOP, store.save(&bytes)).await;
+        if !matches!(result, Ok(Ok(true))) {
+            tracing::warn!(?result, "the last state is not stored in etcd");
+        }
+    }
+}
+
+/// What is stored, and who waits.
+pub(crate) struct Storing {
+    /// Number of changes that the hub has made.
+    changes: Cell<u64>,
+    /// Wakes the task that stores them.
+    changed: Notify,
+    /// Number of changes that are stored.
+    stored: watch::Sender<u64>,
+    /// Whether the state is stored at all.
+    is_stored: Cell<bool>,
+    /// Calls that wait until the first packets of an address will come to the controller.
+    calls: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
+}
+
+impl Default for Storing {
+    fn default() -> Storing {
+        Storing {
+            changes: Cell::default(),
+            changed: Notify::new(),
+            stored: watch::channel(0).0,
+            is_stored: Cell::default(),
+            calls: RefCell::default(),
+        }
+    }
+}
+
+/// A change that must be stored before its caller gets an answer.
+pub(crate) struct ToBeStored {
+    change: u64,
+    stored: watch::Receiver<u64>,
+}
+
+impl ToBeStored {
+    /// Waits until the change is stored.
+    pub(crate) async fn wait(mut self) {
+        // An error means that the controller is stopping, which stores the state too.
+        let _ = self.stored.wait_for(|&stored| stored >= self.change).await;
+    }
+}
+
+impl Storing {
+    /// Notes what the hub has changed, and wakes those who wait for it.
+    pub(crate) fn look_at(&self, hub: &mut Hub) {
+        let changes = hub.assigning.changes();
+        if self.changes.replace(changes) != changes {
+            self.changed.notify_one();
+        }
+        while let Some(call) = hub.poll_visible() {
+            // A caller that has gone needs no answer.
+            self.calls.borrow_mut().remove(&call).map(|sender| sender.send(()));
+        }
+    }
+
+    /// Returns a value that waits until all changes that the hub has made are stored; `None` if no state is stored.
+    pub(crate) fn to_be_stored(&self, hub: &Hub) -> Option<ToBeStored> {
+        let change = hub.assigning.changes();
+        self.is_stored.get().then(|| ToBeStored { change, stored: self.stored.subscribe() })
+    }
+
+    /// Returns a receiver that is ready when the hub returns this number of a call.
+    pub(crate) fn when_visible(&self, call: u64) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.calls.borrow_mut().insert(call, sender);
+        receiver
+    }
+}
+
+/// Stores the state soon after assignments have changed, so that a killed controller loses no assignment that it has
+/// answered.
+pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
+    if !persist.is_enabled() {
+        return;
+    }
+    let storing = &shared.tasks.storing;
+    storing.is_stored.set(true);
+    loop {
+        storing.changed.notified().await;
+        shared.drive(|hub, _| {
+            let snapshot = hub.controller().map(|controller| controller.snapshot());
+            snapshot.iter().for_each(|snapshot| persist.save(snapshot));
+            storing.stored.send_replace(hub.assigning.changes());
+        });
+        tokio::time::sleep(STORE_INTERVAL).await;
+    }
+}

@@ -1,0 +1,494 @@
+//! Outputs of the controller and periodic requests, sent to switches.
+
+use crate::hub::connection::{Connection, ConnectionId, Pending, Stage};
+use crate::hub::hosts::Wants;
+use crate::hub::incoming::ask;
+use crate::hub::job::Job;
+use crate::hub::numbers;
+use crate::hub::punts::{self, Punt};
+use crate::hub::reading::{Reading, Why};
+use crate::hub::refused::{self, Refusals, Row};
+use crate::hub::roles::{self, Roles, Standing};
+use crate::hub::upkeep::{self, Tick, Verdict};
+use crate::hub::{Hub, Responder};
+use pathloom_control::{Controller, Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use pathloom_model::rules::Refusal;
+use pathloom_model::{Nanos, NodeId, PortNo};
+use pathloom_openflow::action::Action;
+use pathloom_openflow::convert::{self, UnsupportedRule};
+use pathloom_openflow::{
+    ErrorMessage, FlowStats, FlowStatsRequest, Message, PacketOut, Request, RoleMessage, SwitchConfig, NO_BUFFER,
+    PORT_CONTROLLER, PORT_MAX,
+};
+use pathloom_scheme::Detection;
+use std::borrow::Cow;
+
+/// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
+/// rule, so the value has no effect.
+const MISS_BYTES: u16 = 128;
+
+impl Hub {
+    /// The hub follows another controller. To be called before the first connection.
+    pub fn follow(&mut self) {
+        self.roles.set(Standing::Follows);
+    }
+
+    /// The hub leads by the election with this number, with a new controller. It takes over all sessions. Its driver gives
+    /// it discovery before.
+    pub fn lead(&mut self, now: Nanos, election: u64, controller: Controller) {
+        self.advance(now);
+        self.responder = Responder::Fabric(controller);
+        self.handle(now, Input::Timeout);
+        self.renew_lead(now, election);
+    }
+
+    /// The hub, which led, leads by another election. Sessions go on.
+    pub fn renew_lead(&mut self, now: Nanos, election: u64) {
+        self.advance(now);
+        self.roles.set(Standing::Leads(election));
+        self.ask_for_roles(|_| true);
+    }
+
+    /// Whether a switch has refused this controller as the leader since the last call.
+    pub fn take_refusal(&mut self) -> bool {
+        self.roles.take_refusal()
+    }
+
+    /// Begins the session with a switch that is known. If there are several controllers, asks for a role first.
+    pub(crate) fn begin(&mut self, id: ConnectionId, dpid: u64) {
+        if self.roles.is_alone() {
+            return self.begin_session(id, dpid);
+        }
+        let now = self.now;
+        let Hub { connections, roles, .. } = self;
+        let Some(connection) = connections.get_mut(id) else { return };
+        connection.stage = Stage::Standby { dpid };
+        roles.ask(now, connection);
+        self.mark(id);
+    }
+
+    fn begin_session(&mut self, id: ConnectionId, dpid: u64) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.stage = Stage::Ports { dpid };
+        connection.queue(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
+        ask(connection, Request::Description, Pending::Description);
+        ask(connection, Request::PortDesc, Pending::Ports(Vec::new()));
+        self.mark(id);
+    }
+
+    /// Asks for the role of this controller in these sessions.
+    fn ask_for_roles(&mut self, wanted: impl Fn(&Connection) -> bool) {
+        let now = self.now;
+        let all: Vec<ConnectionId> =
+            self.connections.iter().filter(|&connection| wanted(connection)).map(|connection| connection.id).collect();
+        for id in all {
+            let Hub { connections, roles, .. } = self;
+            connections.get_mut(id).into_iter().for_each(|connection| roles.ask(now, connection));
+            self.mark(id);
+        }
+    }
+
+    /// A switch has granted a role.
+    pub(crate) fn role_granted(&mut self, now: Nanos, id: ConnectionId, xid: u32, granted: RoleMessage) {
+        let Hub { connections, roles, .. } = self;
+        let Some(connection) = connections.get_mut(id) else { return };
+        match roles.granted(now, connection, xid, granted) {
+            Some(dpid) => self.begin_session(id, dpid),
+            None => self.mark(id),
+        }
+    }
+
+    /// Handles an error, if it is about roles. Returns whether it is.
+    pub(crate) fn is_role_refused(&mut self, now: Nanos, id: ConnectionId, xid: u32, error: &ErrorMessage<'_>) -> bool {
+        let Hub { connections, roles, .. } = self;
+        let refusal = connections.get_mut(id).and_then(|connection| roles.refused(now, connection, xid, error));
+        match refusal {
+            None => return false,
+            Some(roles::Refusal::NoRoles) => {
+                self.offence(id, "it does not know roles, so it cannot have several controllers");
+            }
+            Some(roles::Refusal::NewerLeader { stood: false }) => {}
+            Some(roles::Refusal::NewerLeader { stood: true }) => self.forget_switch(now, id),
+        }
+        true
+    }
+
+    /// The switch of a session is no longer this controller's. The session stays.
+    fn forget_switch(&mut self, now: Nanos, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let (node, discovered) = (connection.node, connection.discovered_dpid.take());
+        if let Some(node) = node.filter(|&node| self.switches.end_session(node, id)) {
+            self.queued.push_back(Input::SwitchDown { switch: node });
+        }
+        if let (Some(dpid), Some(discovery)) = (discovered, &mut self.discovery) {
+            discovery.switch_down(now, dpid);
+        }
+    }
+
+    /// Carries out one output. Outputs for a switch without a session are dropped. With its next session, the
+    /// controller compares what the switch has with what it should have.
+    pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
+        match output {
+            Output::AddRule { switch, xid, ref rule } => match self.port_map(switch) {
+                None => self.change(switch, xid, |connection| convert::emit_add_rule(rule, xid, &mut connection.out)),
+                Some(map) => {
+                    let rule = numbers::rule_to_switch(map, rule);
+                    self.change(switch, xid, |connection| convert::emit_add_rule(&rule, xid, &mut connection.out));
+                }
+            },
+            Output::DeleteRule { switch, xid, key } => {
+                self.change(switch, xid, |connection| convert::emit_delete_rule(&key, xid, &mut connection.out));
+            }
+            Output::Barrier { switch, xid } => {
+                self.change(switch, xid, |connection| Ok(Message::BarrierRequest.emit(xid, &mut connection.out)?));
+            }
+            Output::AddGroup { switch, xid, ref group } => {
+                let group = self
+                    .port_map(switch)
+                    .map_or(Cow::Borrowed(group), |map| Cow::Owned(numbers::group_to_switch(map, group)));
+                self.change(switch, xid, |connection| {
+                    let group = connection.hash_step.to_switch(&group);
+                    let message = convert::group_mod(&group, !connection.groups.insert(group.id.0))?;
+                    Ok(message.emit(xid, &mut connection.out)?)
+                });
+            }
+            Output::DeleteGroup { switch, xid, group } => self.change(switch, xid, |connection| {
+                connection.groups.remove(&group.0);
+                Ok(convert::group_delete(group).emit(xid, &mut connection.out)?)
+            }),
+            Output::AddMeter { switch, xid, meter } => self.change(switch, xid, |connection| {
+                let exists = !connection.meters.insert(meter.id.0);
+                Ok(convert::meter_mod(&meter, exists).emit(xid, &mut connection.out)?)
+            }),
+            Output::DeleteMeter { switch, xid, meter } => self.change(switch, xid, |connection| {
+                connection.meters.remove(&meter.0);
+                Ok(convert::meter_delete(meter).emit(xid, &mut connection.out)?)
+            }),
+            Output::FlowStatsRequest { switch } => self.ask(switch, |connection| {
+                let (cookie, cookie_mask) = (SOURCE_COOKIE, SOURCE_COOKIE_MASK);
+                let request = FlowStatsRequest { cookie, cookie_mask, ..FlowStatsRequest::ALL };
+                ask(connection, Request::Flows(request), Pending::FlowStats { asked: now, rows: Vec::new() });
+            }),
+            Output::PortStatsRequest { switch } => self.ask(switch, |connection| {
+                ask(connection, Request::Ports, Pending::PortStats(Vec::new()));
+            }),
+            Output::DumpRequest { switch } => self.ask(switch, |connection| read_all(connection, Why::Dump)),
+            Output::ReviewRequest { switch, number } => {
+                self.ask(switch, |connection| read_all(connection, Why::Review(number)))
+            }
+            Output::Repaired { at, restored, surplus } => self.say_repaired(at, restored, surplus),
+            Output::Solve { ticket, input, .. } => {
+                if let Some(controller) = self.controller() {
+                    let (solver, view) = (controller.solver(), controller.view().clone());
+                    self.jobs.push_back(Job { ticket, solver, view, input });
+                }
+            }
+            Output::HoldFlow { .. } | Output::ReleaseFlow { .. } | Output::PaceFlow { .. } => {
+                self.hosts.carry_out(&output)
+            }
+            Output::Assigned { request, .. } | Output::Claimed { request, .. } | Output::Released { request, .. } => {
+                if let Some(output) = self.assigning.answered(request, output) {
+                    self.tell_agent(output);
+                }
+            }
+        }
+    }
+
+    /// Tells host agents what the scheme in charge needs from them, if that has changed.
+    pub(crate) fn report_scheme_needs(&mut self) {
+        if let Responder::Fabric(controller) = &self.responder {
+            let detection = controller.needs().detection;
+            let announce = detection == Detection::Announced;
+            self.hosts.set_wants(Wants { announce, report: matches!(detection, Detection::Any { .. }) });
+        }
+    }
+
+    /// Passes an answer to an agent. The answer to an assignment waits until its connections will be seen.
+    fn tell_agent(&mut self, output: Output) {
+        if let Output::Assigned { answer: Ok(assigned), .. } = &output {
+            let id = assigned.assignment;
+            if let Some(listed) = self.controller().and_then(|controller| controller.assignments().get(id)) {
+                return self.assigning.agent_waits(listed.request.src, output);
+            }
+        }
+        self.hosts.carry_out(&output);
+    }
+
+    /// Sends the waiting answers whose connections will now be seen.
+    pub(crate) fn send_visible_answers(&mut self) {
+        let Responder::Fabric(controller) = &self.responder else { return };
+        for output in self.assigning.seen(self.now, |src| controller.sees_connections_of(src)) {
+            self.hosts.carry_out(&output);
+        }
+    }
+
+    /// Sends a frame out of a port, if the switch has a session.
+    pub(crate) fn send_frame(&mut self, dpid: u64, port: u32, data: &[u8]) {
+        let Some(id) = self.switches.owner(dpid) else { return };
+        let Some(connection) =
+            self.connection_mut(id).filter(|connection| matches!(connection.stage, Stage::Up { .. }))
+        else {
+            return;
+        };
+        let actions = [Action::Output { port, max_len: 0 }];
+        let actions = Cow::Borrowed(&actions[..]);
+        connection.queue(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
+        self.mark(id);
+    }
+
+    /// Installs the driver's own rules in a switch with a new session.
+    pub(crate) fn write_own_rules(&mut self, id: ConnectionId) {
+        let (wanted, unwanted) = self.own_rules(id);
+        let Some(connection) = self.connection_mut(id) else { return };
+        for rule in wanted.iter().chain(&unwanted) {
+            connection.queue(rule);
+        }
+        self.mark(id);
+    }
+
+    /// The driver's own rules that a switch should have, for control traffic and refused frames. Also the messages that
+    /// delete rules of an earlier start that it should not have.
+    pub(crate) fn own_rules(&mut self, id: ConnectionId) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
+        let Some(connection) = self.connection_mut(id) else { return Default::default() };
+        let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
+        let place = node.zip(self.fabric.as_deref());
+        let (punts, others): (Vec<Punt>, Vec<Punt>) = Punt::ALL.into_iter().partition(|&punt| self.punts(node, punt));
+        let mut wanted: Vec<Message<'static>> = punts.into_iter().map(|punt| punt.add(place.is_some())).collect();
+        let mut unwanted: Vec<Message<'static>> = others.into_iter().map(Punt::delete).collect();
+        if let (Some((node, fabric)), Some(discovery)) = (place, &self.discovery) {
+            let ports = discovery.tree_ports(fabric, node);
+            let (trees, others): (Vec<Punt>, Vec<Punt>) =
+                Punt::ALL.into_iter().filter(|punt| punt.has_tree()).partition(|&punt| discovery.wants(punt));
+            wanted.extend(trees.into_iter().map(|punt| punt.add_tree(&ports)));
+            unwanted.extend(others.into_iter().map(Punt::delete_tree));
+        }
+        if let Some((node, fabric)) = place {
+            wanted.extend(self.may_have_hosts(Some(node)).then(punts::fragments));
+            let refusals = Refusals::of(fabric, node, &ports);
+            wanted.extend(refusals.wanted);
+            unwanted.extend(refusals.unwanted);
+        }
+        (wanted, unwanted)
+    }
+
+    /// Whether a switch sends this control traffic to the controller. `node`: its place in the fabric, if it has one.
+    fn punts(&self, node: Option<NodeId>, punt: Punt) -> bool {
+        let is_wanted = self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt));
+        is_wanted && (!punt.is_of_hosts() || self.may_have_hosts(node))
+    }
+
+    /// Whether a switch is a ToR. A switch without a place in the fabric may be one.
+    fn may_have_hosts(&self, node: Option<NodeId>) -> bool {
+        let place = node.zip(self.fabric.as_deref());
+        place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some())
+    }
+
+    /// Does the periodic work that is due.
+    pub(crate) fn do_periodic_work(&mut self, now: Nanos) {
+        if self.periodic.take_ports(now) {
+            self.read_ports();
+        }
+        let Some(Tick { lag, with_refused }) = self.periodic.take_tick(now) else { return };
+        lag.into_iter().for_each(|lag| self.gauges.lag.add(lag));
+        self.tick(now);
+        if with_refused {
+            self.read_refused();
+            self.look_after_places();
+        }
+    }
+
+    /// Checks learnt addresses for which no host has sent ARP.
+    fn look_after_places(&mut self) {
+        let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
+        if let Some(discovery) = &mut self.discovery {
+            discovery.look_after_places(&placed);
+        }
+    }
+
+    /// Checks peers, agents and flows.
+    fn tick(&mut self, now: Nanos) {
+        self.hosts.tick(now);
+        self.queued.extend(self.hosts.changes());
+        for (whose, times) in self.log_limiter.overdue(now) {
+            tracing::warn!(whose, times, "refused again since the last message about it");
+        }
+        let sessions = self.sessions.clone();
+        let all: Vec<ConnectionId> = self.connections.iter().map(|connection| connection.id).collect();
+        for id in all {
+            match self.connections.get(id).and_then(|connection| upkeep::verdict(connection, now, &sessions)) {
+                Some(Verdict::Echo) => self.echo(now, id),
+                Some(Verdict::Close(why)) => self.close(id, why),
+                Some(Verdict::Offence(why)) => self.offence(id, why),
+                Some(Verdict::Over(why)) => self.disconnect(now, id, why),
+                Some(Verdict::Claim { dpid, since }) => self.resolve_duplicate(now, id, dpid, since),
+                None => {}
+            }
+        }
+        if let Some(discovery) = &mut self.discovery {
+            discovery.review(now);
+        }
+        self.renew_punts(now);
+        self.ask_for_roles(|connection| Roles::is_due(now, connection));
+        let Responder::Fabric(controller) = &self.responder else { return };
+        if self.switches.owners() > 0 {
+            self.warned.unlabelled(now, controller, &self.gauges.scheme);
+        }
+        self.warned.uncounted(now, controller);
+        self.warned.over_budget(now, controller);
+    }
+
+    pub(crate) fn echo(&mut self, now: Nanos, id: ConnectionId) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.last_echo = now;
+            connection.queue(&Message::EchoRequest(&now.0.to_be_bytes()));
+            self.mark(id);
+        }
+    }
+
+    /// Renews the punts of all switches for which it is time. Repeats the driver's own rules and readings that switches have
+    /// refused.
+    fn renew_punts(&mut self, now: Nanos) {
+        let standing: Vec<ConnectionId> = self.switches.sessions().flatten().collect();
+        for id in standing {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if connection.take_own_rules_due(now) {
+                self.write_own_rules(id);
+            }
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if connection.take_reading_due(now) {
+                read_all(connection, Why::Dump);
+                self.mark(id);
+            }
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if now.saturating_sub(connection.last_renewal) < punts::RENEWED_AFTER {
+                continue;
+            }
+            connection.last_renewal = now;
+            let node = connection.node;
+            let punts: Vec<Punt> = Punt::ALL.into_iter().filter(|&punt| self.punts(node, punt)).collect();
+            let Some(connection) = self.connection_mut(id) else { continue };
+            for rule in punts.into_iter().map(|punt| punt.add(true)).filter(punts::is_renewed) {
+                connection.queue(&rule);
+            }
+            self.mark(id);
+        }
+    }
+
+    /// Adds the driver's own rules that a review did not find among these rows. Rules that are renewed all the time may
+    /// be missing for a moment; this is not an error.
+    pub(crate) fn restore_own_rules(&mut self, id: ConnectionId, found: &[FlowStats]) {
+        let (mut missing, _) = self.own_rules(id);
+        missing.retain(|rule| !punts::is_renewed(rule) && !found.iter().any(|row| punts::is_installed(rule, row)));
+        if missing.is_empty() {
+            return;
+        }
+        let (switch, rules) = (self.name_of(id), missing.len());
+        tracing::warn!(switch, rules, "rules for control traffic or refused frames were missing and are restored");
+        self.counts.punts_restored += rules as u64;
+        let Some(connection) = self.connection_mut(id) else { return };
+        for rule in &missing {
+            connection.queue(rule);
+        }
+        self.mark(id);
+    }
+
+    /// Refuses frames from a port that the fabric does not have.
+    pub(crate) fn refuse_unknown_port(&mut self, id: ConnectionId, port: u32) {
+        let Some(node) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
+        let known = self.fabric.as_ref().is_none_or(|fabric| fabric.out_link(node, PortNo(port)).is_some());
+        let Some(connection) = self.connection_mut(id).filter(|_| !known && (1..=PORT_MAX).contains(&port)) else {
+            return;
+        };
+        for rule in refused::rules_of_unknown_port(port) {
+            connection.queue(&rule);
+        }
+        self.mark(id);
+    }
+
+    /// Reads from every switch how many frames of hosts it refused. Skips switches that have not answered the last
+    /// request.
+    fn read_refused(&mut self) {
+        let standing: Vec<ConnectionId> = self.switches.sessions().flatten().collect();
+        for id in standing {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if connection.pending.values().any(|pending| matches!(pending, Pending::Refused(_))) {
+                continue;
+            }
+            let (cookie, cookie_mask) = refused::SELECTED;
+            let own = FlowStatsRequest { cookie, cookie_mask, table: CONTROL, ..FlowStatsRequest::ALL };
+            let left_over = FlowStatsRequest { table: DEFAULTS, ..FlowStatsRequest::ALL };
+            for request in [own, left_over] {
+                ask(connection, Request::Flows(request), Pending::Refused(Vec::new()));
+            }
+            self.mark(id);
+        }
+    }
+
+    /// Counts the frames that a switch refused, and logs them.
+    pub(crate) fn count_refused(&mut self, now: Nanos, id: ConnectionId, rows: &[Row]) {
+        let Some(switch) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
+        let Some(fabric) = self.fabric.clone() else { return };
+        for row in rows {
+            if let Some(frames) = self.refused.take(now, switch, row) {
+                refused::log_refused(&fabric.node(switch).name, row, frames);
+            }
+        }
+    }
+
+    /// Logs wrong rules that a review found. There are at most a few reviews a second per switch.
+    fn say_repaired(&mut self, at: NodeId, restored: u64, surplus: u64) {
+        let name = self.fabric.as_ref().map_or("", |fabric| &fabric.node(at).name);
+        tracing::warn!(
+            switch = name,
+            restored,
+            surplus,
+            "rules were changed by somebody else; the controller restored them"
+        );
+    }
+
+    /// Reads the port counters of every switch.
+    fn read_ports(&mut self) {
+        let standing: Vec<ConnectionId> = self.switches.sessions().flatten().collect();
+        for id in standing {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            // Skips switches that have not answered the last request.
+            if !connection.pending.values().any(|pending| matches!(pending, Pending::PortStats(_))) {
+                ask(connection, Request::Ports, Pending::PortStats(Vec::new()));
+                self.mark(id);
+            }
+        }
+    }
+
+    /// Queues a message that the switch may refuse.
+    #[inline]
+    fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Connection) -> Result<(), UnsupportedRule>) {
+        let Some(id) = self.switches.session(switch) else { return };
+        let Some(connection) = self.connection_mut(id) else { return };
+        if let Err(problem) = emit(connection) {
+            tracing::error!(peer = %connection.peer, node = ?switch, %problem, "OpenFlow cannot express a message");
+            self.queued.push_back(Input::Refused { switch, xid, why: Refusal::Unsupported });
+        }
+        self.mark(id);
+    }
+
+    fn ask(&mut self, switch: NodeId, ask: impl FnOnce(&mut Connection)) {
+        let Some(id) = self.switches.session(switch) else { return };
+        if let Some(connection) = self.connection_mut(id) {
+            ask(connection);
+            self.mark(id);
+        }
+    }
+}
+
+/// Requests all rules, groups and meters. The rules come last, because their answer is the longest.
+fn read_all(connection: &mut Connection, why: Why) {
+    if let Some(before) = connection.reading.take() {
+        // The previous reading was not answered in time.
+        before.waiting.iter().for_each(|xid| drop(connection.pending.remove(xid)));
+    }
+    let mut reading = Reading::new(why, [connection.groups.clone(), connection.meters.clone()]);
+    let requests = [Request::GroupDesc, Request::MeterConfigs, Request::Flows(FlowStatsRequest::ALL)];
+    reading.waiting = requests.into_iter().map(|request| ask(connection, request, Pending::Reading)).collect();
+    reading.rules_xid = reading.waiting[2];
+    connection.reading = Some(reading);
+}
