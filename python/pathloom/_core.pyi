@@ -171,6 +171,9 @@ class Simulation:
     def outcome(self) -> dict[str, Any]:
         """Results so far: `flows`, `subflows`, `links` (columns), `packets`, `control`, `programs`, `end_ns`.
 
+        `flows` has a column `delay_ns`: the time between the end of what a flow waited for and its start, -1 if it
+        starts at a time of its own.
+
         `subflows` has the subflows of transfers with several subflows, and the numbers of the links that each crosses.
 
         A missing whole number is -1, a missing real number NaN.

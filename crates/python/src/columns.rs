@@ -7,7 +7,7 @@ use pathloom_sim::{
     ControlOutcome, Deadlock, Fidelity, FlowOutcome, KindOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome,
     ProgramOutcome, SubflowOutcome,
 };
-use pathloom_workload::Start;
+use pathloom_workload::{FlowSpec, Start};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -38,8 +38,13 @@ fn counts<R>(
     }
 }
 
-/// One row per flow.
-pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome], fidelity: Fidelity) -> PyResult<Bound<'py, PyDict>> {
+/// One row per flow. `specs` are the flows of the workload, by the index of a flow.
+pub fn flow_columns<'py>(
+    py: Python<'py>,
+    flows: &[FlowOutcome],
+    specs: &[FlowSpec],
+    fidelity: Fidelity,
+) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     column(&columns, "index", flows, |flow| flow.index)?;
     column(&columns, "src", flows, |flow| flow.src.0)?;
@@ -64,6 +69,10 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome], fidelity: Fidel
     counts(&columns, fidelity, ("segments", flows), |flow| flow.segments.into())?;
     counts(&columns, fidelity, ("reordered", flows), |flow| flow.reordered.into())?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
+    column(&columns, "delay_ns", flows, |flow| match specs[flow.index as usize].start {
+        Start::At(_) => or_none(None::<i64>),
+        Start::After { delay, .. } => ns(Some(delay)),
+    })?;
     Ok(columns)
 }
 

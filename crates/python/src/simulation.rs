@@ -399,7 +399,7 @@ impl Simulation {
             return Err(Error::Unbalanced(outcome.packets).into());
         }
         let parts = PyDict::new(py);
-        parts.set_item("flows", flow_columns(py, &outcome.flows, self.fidelity)?)?;
+        parts.set_item("flows", flow_columns(py, &outcome.flows, &self.workload.flows, self.fidelity)?)?;
         parts.set_item("subflows", subflow_columns(py, &outcome.subflows, self.fidelity)?)?;
         parts.set_item("links", link_columns(py, &outcome.links, self.fidelity)?)?;
         parts.set_item("packets", packet_dict(py, &outcome.packets, self.fidelity)?)?;

@@ -24,6 +24,7 @@ from pathloom.experiments.results.stats import percentile
 from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.tables import link_windows_ns
 from pathloom.quantities import FigureText, count_text, rate_text, share_figure, size_text, time_figure, time_text
+from pathloom.report import rank_plots
 from pathloom.report.dark import BUSY, with_dark_mode
 from pathloom.report.drawing import MOST_VECTOR_CABLES, LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
@@ -105,10 +106,25 @@ def plots(result: ResultData, most: int | None = None) -> list[Plot]:
         link_heat_map,
         link_ranks,
         over_time,
+        _ranks("rank-timeline", "Ranks over time", rank_plots.timeline),
+        _ranks("rank-matrix", "Transfers by rank", rank_plots.matrix),
+        _ranks("rank-steps", "Steps that wait", rank_plots.steps),
     ]
     with pathloom_style():
         made = (make(result, look) for make in makers)
         return list(islice((plot for plot in made if plot is not None), most))
+
+
+def _ranks(
+    name: str, title: str, make: Callable[[ResultData, Mapping[str, Look]], tuple[Figure, str] | None]
+) -> Callable[[ResultData, Mapping[str, Look]], Plot | None]:
+    """A maker of a picture of jobs."""
+
+    def plot(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
+        made = make(result, look)
+        return None if made is None else Plot(name, title, made[1], made[0])
+
+    return plot
 
 
 def means(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
