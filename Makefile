@@ -202,7 +202,7 @@ hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the host age
 
 .venv/.built: .venv/.simulator | hostd-tools
 	$(call say,Building the programs: $(PROFILE): controller$(comma) host agent$(comma) live switch$(comma) paths for programs$(comma) long links of the lab$(comma) the simulator for C)
-	programs=(controller preload delay net); \
+	programs=(controller controller-bench preload delay net); \
 	if scripts/prepare.sh hostd 2>/dev/null; then programs+=(hostd switchd); fi; \
 	cargo build --profile $(PROFILE) --quiet "$${programs[@]/#/--package=pathloom-}"
 	install -m 755 $(BUILT)/pathloom-controller $(BUILT)/pathloom-controller-bench $(BUILT)/pathloom-delay $(BIN)/

@@ -16,7 +16,7 @@ FILES_OF_TYPE = 3
 CIRCLE = 4
 FILE_LINES = 600
 FUNCTION_LINES = 70
-FLOORS = {"controller": ("config", "hub", "drivers", "api", "commands", "bench", "virtual_time")}
+FLOORS = {"controller": ("config", "hub", "drivers", "api", "commands", "embed")}
 """Folders of crates whose files import only those of their own folder and of the folders before it."""
 
 

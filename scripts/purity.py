@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 IMPURE_CRATES = {
     "sim",
     "controller",
+    "controller-bench",
+    "fake-switch",
     "daemon-support",
     "hostd",
     "switchd",
@@ -30,7 +32,7 @@ IMPURE_CRATES = {
 }
 """Crates that need not be pure. `sim` writes files through wrappers; only tests use `testkit`."""
 
-TEST_ONLY = {"testkit", "testnet", "openflow", "schemes", "workload", "fabrics", "allocation"}
+TEST_ONLY = {"testkit", "testnet", "fake-switch", "openflow", "schemes", "workload", "fabrics", "allocation"}
 """Crates that tests of any crate may use."""
 
 PURE = """

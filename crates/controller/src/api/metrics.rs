@@ -96,13 +96,10 @@ impl Sample {
             scheme: hub.gauges.scheme.0.clone(),
             lead: hub.gauges.leadership.as_ref().map(|lead| (lead.election, lead.is_confirmed)),
             uptime_s: now.saturating_sub(hub.gauges.started).0 as f64 / 1e9,
-            resident_bytes: crate::drivers::load::resident_bytes(std::process::id()).unwrap_or(0),
+            resident_bytes: crate::drivers::load::resident_bytes().unwrap_or(0),
             agents_refused: hub.hosts.refused(),
             agent_offences: hub.hosts.offences().map(|(agent, offences)| (agent.to_owned(), offences.times)).collect(),
-            cabling: [
-                ("adopted", hub.discovery.iter().flat_map(LiveDiscovery::adopted).count() as u64),
-                ("refused", hub.cabling_differences().count() as u64),
-            ],
+            cabling: [("adopted", hub.adopted_ends() as u64), ("refused", hub.cabling_differences().count() as u64)],
             trouble: hub
                 .discovery
                 .iter()

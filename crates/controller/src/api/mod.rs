@@ -26,6 +26,5 @@ mod tests;
 mod xml_rpc;
 
 pub(crate) use ask::answer;
-pub(crate) use queries::take_out;
 pub(crate) use rows::path_names;
 pub(crate) use server::{start, start_for_hosts};

@@ -13,6 +13,7 @@ use crate::drivers::session::Shared;
 use crate::drivers::storing::{store_changes, store_in_etcd, store_last_in_etcd};
 use crate::drivers::timers::{nanos, run_periodic_work, run_timers, store_state};
 use crate::drivers::{agents, descriptors};
+use crate::hub::configured::place_addresses;
 use pathloom_control::{Counts, Input, Target};
 use pathloom_model::Nanos;
 use std::io;
@@ -140,9 +141,7 @@ fn begin(checked: &CheckedConfig, shared: &Shared, out_of_service: Vec<Target>) 
     for warning in checked.warnings() {
         tracing::warn!("{warning}");
     }
-    for &(prefix, at) in &checked.places {
-        shared.drive(|hub, now| hub.handle(now, Input::Place { prefix, at: Some(at) }));
-    }
+    shared.drive(|hub, now| place_addresses(hub, checked, now));
     for target in out_of_service {
         shared.drive(|hub, now| hub.handle(now, Input::Drain { target, out: true }));
     }

@@ -1,6 +1,6 @@
 //! The hub of a controller that starts, that follows another one, or that takes over from it.
 
-use crate::config::{registry, Addresses, CheckedConfig};
+use crate::config::{registry, CheckedConfig};
 use crate::drivers::clock::Clock;
 use crate::drivers::etcd::Elected;
 use crate::drivers::persist::{out_of_service, Persist, Stored};
@@ -8,11 +8,9 @@ use crate::drivers::record::Recorder;
 use crate::drivers::secret::secret;
 use crate::drivers::session::Shared;
 use crate::drivers::storing::SavedState;
-use crate::hub::binding::Binding;
+use crate::hub::configured::{configured_hub, discover};
 use crate::hub::gauges::Leadership;
-use crate::hub::learnt::Learnt;
-use crate::hub::live_discovery::LiveDiscovery;
-use crate::hub::{Hub, Responder};
+use crate::hub::Responder;
 use pathloom_control::{Config as ControlConfig, Controller, Snapshot, Target};
 use pathloom_model::Nanos;
 use std::io;
@@ -28,8 +26,8 @@ pub(crate) fn hub(checked: &CheckedConfig, persist: &Persist) -> io::Result<(Sha
     let clock = clock_after(stored.snapshot.as_ref());
     let now = clock.now();
     let (controller, recorder, out_of_service) = controller(checked, persist, config, stored, now)?;
-    let mut hub = empty_hub(checked, Responder::Fabric(controller));
-    hub.discovery = discovery(checked)?;
+    let mut hub = configured_hub(checked, Responder::Fabric(controller));
+    discover(&mut hub, checked, secret()?);
     if let Some(discovery) = &mut hub.discovery {
         persist.load_hosts().into_iter().for_each(|host| discovery.remember(now, host));
         discovery.renumber(&persist.load_wiring());
@@ -75,27 +73,9 @@ fn controller(
     Ok((controller, recorder, out_of_service))
 }
 
-/// A hub with these settings, without discovery.
-fn empty_hub(checked: &CheckedConfig, responder: Responder) -> Hub {
-    let settings = (checked.config.sessions.clone(), checked.config.limits.clone());
-    let mut hub = Hub::new(responder, Some(checked.fabric.clone()), checked.datapaths.clone(), settings);
-    hub.binding = checked.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
-    hub.foreign = checked.config.reconcile.foreign;
-    hub
-}
-
-/// What discovers cables and hosts, if that is configured.
-fn discovery(checked: &CheckedConfig) -> io::Result<Option<LiveDiscovery>> {
-    let config = &checked.config.discovery;
-    let (fabric, datapaths) = (checked.fabric.clone(), checked.datapaths.clone());
-    let learnt = (config.addresses == Addresses::Any, checked.allowed.clone(), config.most_addresses);
-    let learnt = Learnt::new(fabric.clone(), learnt, &checked.places);
-    Ok(LiveDiscovery::new(config, fabric, datapaths, learnt, secret()?))
-}
-
 /// Makes the hub of a controller that follows another one.
 pub(crate) fn follower(checked: &CheckedConfig) -> Shared {
-    let mut hub = empty_hub(checked, Responder::SurveyOnly);
+    let mut hub = configured_hub(checked, Responder::SurveyOnly);
     hub.follow();
     Shared::new(hub)
 }
@@ -117,11 +97,7 @@ pub(crate) fn take_over(
     }
     let is_restored = stored.snapshot.is_some();
     let (controller, recorder, out_of_service) = controller(checked, persist, checked.control(epoch), stored, now)?;
-    let mut discovery = discovery(checked)?;
-    if let Some(discovery) = &mut discovery {
-        hosts.into_iter().for_each(|host| discovery.remember(now, host));
-        discovery.renumber(&wiring);
-    }
+    let secret = secret()?;
     let name = checked.cluster.as_ref().map(|cluster| cluster.name().to_owned()).unwrap_or_default();
     let is_recorded = recorder.is_some();
     *shared.tasks.recorder.borrow_mut() = recorder;
@@ -129,7 +105,11 @@ pub(crate) fn take_over(
         if is_recorded {
             hub.record();
         }
-        hub.discovery = discovery;
+        discover(hub, checked, secret);
+        if let Some(discovery) = &mut hub.discovery {
+            hosts.into_iter().for_each(|host| discovery.remember(now, host));
+            discovery.renumber(&wiring);
+        }
         hub.gauges.started = now;
         hub.gauges.scheme = (checked.scheme.label.clone(), now);
         hub.gauges.leadership = Some(Leadership { name, election: token.0, since: now, is_confirmed: true });

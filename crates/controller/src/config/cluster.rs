@@ -76,7 +76,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Names the key, what was expected and the way out.
-    pub(crate) fn check(&self, base_dir: &Path) -> Result<CheckedCluster, String> {
+    pub fn check(&self, base_dir: &Path) -> Result<CheckedCluster, String> {
         if self.endpoints.is_empty() {
             return Err("cluster.endpoints: empty; name etcd's machines, as in [\"http://10.0.0.1:2379\"]".into());
         }

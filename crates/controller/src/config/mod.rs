@@ -379,7 +379,7 @@ pub struct CheckedConfig {
 
 impl CheckedConfig {
     /// Configuration of the core in this epoch: the settings of `[control]`, and those that follow from other tables.
-    pub(crate) fn control(&self, epoch: u16) -> ControlConfig {
+    pub fn control(&self, epoch: u16) -> ControlConfig {
         ControlConfig { epoch, ..self.control.clone() }
     }
 
@@ -430,7 +430,10 @@ pub fn read(path: &Path) -> Result<CheckedConfig, ConfigError> {
 }
 
 /// Checks the text of a configuration. Files that it names are relative to `base_dir`.
-pub(crate) fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
+///
+/// # Errors
+/// As [`read`], without the name of the file.
+pub fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
     let config: Config = toml::from_str(text).map_err(|problem| {
         let at = problem.span().map_or(0, |span| span.start);
         let line = text[..at.min(text.len())].matches('\n').count() + 1;

@@ -22,23 +22,14 @@ impl Load {
     }
 }
 
-/// Nanoseconds that the main thread ran so far.
+/// Nanoseconds that the main thread ran so far; `None` if the system does not provide them.
 fn ran_ns() -> Option<u64> {
-    read_ran_ns("self")
+    std::fs::read_to_string("/proc/self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
 
-/// Nanoseconds that the main thread of a process ran so far; `None` if the system does not provide them.
-pub(crate) fn ran_ns_of(process: u32) -> Option<u64> {
-    read_ran_ns(&process.to_string())
-}
-
-fn read_ran_ns(process: &str) -> Option<u64> {
-    std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?.split(' ').next()?.parse().ok()
-}
-
-/// Resident memory of a process, in bytes; `None` if the system does not provide it.
-pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+/// Resident memory of this process, in bytes; `None` if the system does not provide it.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kb| kb * 1024)
 }

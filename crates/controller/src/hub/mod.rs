@@ -14,6 +14,7 @@
 pub(crate) mod answers;
 pub(crate) mod assigning;
 pub(crate) mod binding;
+pub(crate) mod configured;
 pub(crate) mod connection;
 mod connections;
 pub(crate) mod counts;
@@ -41,10 +42,10 @@ mod tests;
 mod upkeep;
 mod verify;
 
-pub(crate) use self::answers::Responder;
+pub use self::answers::Responder;
 use self::assigning::{Assigning, CONFIRMATION};
 use self::binding::Binding;
-pub(crate) use self::connection::Received;
+pub use self::connection::Received;
 use self::connection::{Connection, ConnectionId, Stage, Transmit};
 use self::connections::Connections;
 use self::counts::HubCounts;
@@ -82,7 +83,8 @@ pub struct Hub {
     /// Time of the latest call.
     pub(crate) now: Nanos,
     pub(crate) responder: Responder,
-    pub(crate) hosts: Hosts,
+    /// The sessions of host agents.
+    pub hosts: Hosts,
     pub(crate) assigning: Assigning,
     /// Lines of the event log that the driver has not taken yet; `None` without a log.
     pub(crate) records: Option<VecDeque<Record>>,
@@ -163,6 +165,11 @@ impl Hub {
         }
     }
 
+    /// The time of the latest call.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Notes the time of a call. Time never goes back. Returns it.
     pub(crate) fn advance(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
@@ -181,6 +188,11 @@ impl Hub {
     /// Unused cabling that differs from the configuration, as text.
     pub fn cabling_differences(&self) -> impl Iterator<Item = &str> {
         self.discovery.iter().flat_map(LiveDiscovery::differences)
+    }
+
+    /// Number of ends of cables that are used at other ports than configured.
+    pub fn adopted_ends(&self) -> usize {
+        self.discovery.iter().flat_map(LiveDiscovery::adopted).count()
     }
 
     /// Number of switches with a session.
@@ -316,7 +328,7 @@ impl Hub {
     }
 
     /// Puts another scheme in charge. Flows stay on their paths until it moves them.
-    pub(crate) fn set_scheme(&mut self, now: Nanos, change: SchemeChange, scheme: Box<dyn Scheme>) {
+    pub fn set_scheme(&mut self, now: Nanos, change: SchemeChange, scheme: Box<dyn Scheme>) {
         let now = self.advance(now);
         if self.controller().is_none() {
             return;

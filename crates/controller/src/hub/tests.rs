@@ -1,10 +1,10 @@
 //! The hub without sockets.
 
-use crate::bench::fake::{append_message, Common, Fake};
 use crate::config::{Limits, Sessions};
 use crate::hub::connection::{ConnectionId, Stage};
 use crate::hub::{Hub, Received, Responder};
 use crate::tests::loopback::Idle;
+use pathloom_fake_switch::{append_message, Common, Fake};
 use pathloom_model::Nanos;
 use pathloom_openflow::{Hello, Message};
 use std::collections::BTreeMap;

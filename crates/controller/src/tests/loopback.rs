@@ -1,7 +1,5 @@
 //! A whole controller on the loopback, with fake switches, for tests of its interfaces.
 
-use crate::bench::fake::{Common, Fake};
-use crate::bench::load_generator::{connect, Work};
 use crate::commands::hub;
 use crate::config::{check, CheckedConfig};
 use crate::drivers::encrypted::{accept_tls, Encryption};
@@ -10,6 +8,8 @@ use crate::drivers::persist::Persist;
 use crate::drivers::storing::store_changes;
 use crate::drivers::timers::{run_periodic_work, run_timers};
 use pathloom_control::Input;
+use pathloom_fake_switch::{connect, Work};
+use pathloom_fake_switch::{Common, Fake};
 use serde_json::Value;
 use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};

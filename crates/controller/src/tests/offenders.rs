@@ -2,8 +2,8 @@
 //! encryption, and API clients without a token. `virtual_time` has everything that needs no socket.
 
 use super::tls::{authority, with_tls};
-use crate::bench::fake::{append_message, Common, Fake};
 use crate::tests::loopback::{api, lab_without, wait, Directory, Idle, Lab, READ};
+use pathloom_fake_switch::{append_message, Common, Fake};
 use pathloom_openflow::Message;
 use serde_json::json;
 use std::io::{Read, Write};

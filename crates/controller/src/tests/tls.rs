@@ -1,8 +1,8 @@
 //! TLS with certificates made for the test: fake switches, HTTPS, and a real Open vSwitch.
 
-use crate::bench::fake::{Common, Fake};
-use crate::bench::load_generator::drive;
 use crate::tests::loopback::{api, lab, read_answer, request, wait, Directory, Idle, Lab, READ};
+use pathloom_fake_switch::drive;
+use pathloom_fake_switch::{Common, Fake};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

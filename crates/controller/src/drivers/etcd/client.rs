@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 const MOST_BYTES: usize = 8 << 20;
 
 /// A client. It uses one machine of etcd until that does not answer, and then the next.
-pub(crate) struct Client {
+pub struct Client {
     settings: CheckedCluster,
     /// Index of the endpoint in use.
     current: Cell<usize>,
@@ -33,7 +33,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(settings: CheckedCluster) -> Client {
+    /// A client of the machines in these settings. It connects when it is asked.
+    pub fn new(settings: CheckedCluster) -> Client {
         // Two waits fit between two heartbeats.
         let patience = Duration::from_secs(settings.member.ttl_s) / 6;
         Client { settings, current: Cell::new(0), token: RefCell::new(None), patience }
@@ -43,7 +44,7 @@ impl Client {
     ///
     /// # Errors
     /// Etcd's refusal. [`Failure::Unanswered`] if there was no answer: the request may have been carried out.
-    pub(crate) async fn ask(&self, request: &Request) -> Result<Answer, Failure> {
+    pub async fn ask(&self, request: &Request) -> Result<Answer, Failure> {
         let (path, body) = encode(request);
         let response = self.post(path, &body).await?;
         let bytes = timeout(self.patience, to_bytes(response, MOST_BYTES)).await;
@@ -60,7 +61,7 @@ impl Client {
     }
 
     /// Watches keys until the watch fails. Passes on all changes.
-    pub(crate) async fn watch(&self, request: &Request, mut each: impl FnMut(Vec<Change>)) -> Failure {
+    pub async fn watch(&self, request: &Request, mut each: impl FnMut(Vec<Change>)) -> Failure {
         let (path, body) = encode(request);
         let response = match self.post(path, &body).await {
             Ok(response) => response,

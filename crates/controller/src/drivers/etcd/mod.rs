@@ -8,6 +8,6 @@ mod json;
 mod membership;
 mod state;
 
-pub(crate) use client::Client;
+pub use client::Client;
 pub(crate) use membership::{Elected, Membership};
 pub(crate) use state::StateStore;

@@ -45,7 +45,7 @@ const FIRST_LINE: Nanos = Nanos::from_secs(10);
 const MOST_REQUESTS: usize = 1024;
 
 /// All agents.
-pub(crate) struct Hosts {
+pub struct Hosts {
     fabric: Option<Arc<Fabric>>,
     /// Tokens of agents that connect by TCP, if they need one.
     tokens: Option<Arc<Tokens>>,
@@ -194,7 +194,7 @@ impl Hosts {
 
     /// Accepts a connection. Its agent may represent only the host with the address `only`, or any host without one. If
     /// there are too many, disconnects an agent that has not yet named its hosts; `None` if all have.
-    pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
+    pub fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
         self.set_time(now);
         let address = only;
         if self.agents.len() >= self.most {
@@ -240,7 +240,7 @@ impl Hosts {
     }
 
     /// Removes the agent of a closed connection.
-    pub(crate) fn disconnect(&mut self, now: Nanos, id: AgentId, why: &str) {
+    pub fn disconnect(&mut self, now: Nanos, id: AgentId, why: &str) {
         self.set_time(now);
         let Some(agent) = self.agents.remove(&id) else { return };
         self.ended.push_back(id);
@@ -339,7 +339,7 @@ impl Hosts {
     }
 
     /// An agent that has lines to be written, or whose connection is to be shut down, see [`Hosts::transmit`].
-    pub(crate) fn poll_writable(&mut self) -> Option<AgentId> {
+    pub fn poll_writable(&mut self) -> Option<AgentId> {
         while let Some(id) = self.writable.pop_front() {
             if let Some(agent) = self.agents.get_mut(&id) {
                 agent.dirty = false;
@@ -350,12 +350,12 @@ impl Hosts {
     }
 
     /// An agent whose connection is over. The driver must not use it any more, and drops its socket.
-    pub(crate) fn poll_ended(&mut self) -> Option<AgentId> {
+    pub fn poll_ended(&mut self) -> Option<AgentId> {
         self.ended.pop_front()
     }
 
     /// Swaps the lines queued for an agent with `buffer`, which must be empty. They then count as written.
-    pub(crate) fn transmit(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Transmit {
+    pub fn transmit(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Transmit {
         let Some(agent) = self.agents.get_mut(&id) else { return Transmit::Gone };
         std::mem::swap(&mut agent.out, buffer);
         match agent.closed {

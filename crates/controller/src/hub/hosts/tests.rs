@@ -1,5 +1,4 @@
 use super::*;
-use crate::bench::load_generator::until;
 use crate::config::{Limits, Sessions};
 use crate::drivers::agents::{accept_tcp, accept_unix};
 use crate::drivers::session::Shared;
@@ -8,6 +7,7 @@ use crate::hub::connection::Transmit;
 use crate::hub::{Hub, Responder};
 use crate::tests::loopback::Directory;
 use pathloom_fabrics::fabric_from_spec;
+use pathloom_fake_switch::until;
 use proptest::prelude::*;
 use std::future::Future;
 use tokio::io::AsyncWriteExt;

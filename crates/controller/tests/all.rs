@@ -1,0 +1,4 @@
+//! The program at its command line and its signals.
+
+mod bench_command;
+mod reload;
