@@ -66,11 +66,12 @@ def real(traffic: str, seed: int, at_s: float, for_s: float, alternative: Altern
     return fork, outcome_since(before, run.outcome(), at_s)
 
 
-def judge(traffic: str, measures: Sequence[str], at_s: float, for_s: float, seeds: int, folder: Path) -> None:
-    """Prints the scores of predictions."""
+def judge(traffic: str, measures: Sequence[str], at_s: float, for_s: float, seeds: Sequence[int], folder: Path) -> None:
+    """Prints the scores of predictions: forks at `at_s`, and what was measured in the `for_s` after them."""
     alternatives = parse_alternatives(ALTERNATIVES)
-    ledgers = {name: Ledger(folder / f"{traffic.partition(':')[0]}-{name}.sqlite") for name in measures}
-    for seed in range(1, seeds + 1):
+    file = f"{traffic.partition(':')[0]}-{for_s:g}s"
+    ledgers = {name: Ledger(folder / f"{file}-{name}.sqlite") for name in measures}
+    for seed in seeds:
         found = {one.name: real(traffic, seed, at_s, for_s, one) for one in alternatives}
         fork, path = found["nothing"][0], folder / f"{seed}.plf"
         fork.write(path)
@@ -82,7 +83,7 @@ def judge(traffic: str, measures: Sequence[str], at_s: float, for_s: float, seed
                 if value is not None:
                     ledger.add_outcome(number, alternative, value, 0.0)
     for name, ledger in ledgers.items():
-        print(traffic, name, json.dumps(score_of(ledger.predictions()).json()), flush=True)
+        print(traffic, f"{for_s:g} s", name, json.dumps(score_of(ledger.predictions()).json()), flush=True)
 
 
 def main() -> None:
@@ -96,8 +97,12 @@ def main() -> None:
             found = [difference(traffic, transport, 2.0, 1.0, seed, Path(folder)) for seed in range(1, 6)]
             shown = ", ".join(f"{100 * one:+.1f} %" for one in found)
             print(f"{traffic}, {transport}: mean {100 * statistics.mean(found):+.1f} % ({shown})", flush=True)
-        judge("hadoop:load=0.6", ["mean-throughput", "p99-fct-small", "worst-pair"], 1.0, 0.3, 6, Path(folder))
-        judge("web-search:load=0.5", ["mean-throughput"], 2.0, 0.5, 8, Path(folder))
+        judge(
+            "hadoop:load=0.6", ["mean-throughput", "p99-fct-small", "worst-pair"], 1.0, 0.3, range(1, 7), Path(folder)
+        )
+        for for_s in (0.3, 1.0, 3.0, 10.0):
+            judge("hadoop:load=0.6", ["mean-throughput"], 3.0, for_s, range(21, 27), Path(folder))
+        judge("web-search:load=0.5", ["mean-throughput"], 2.0, 0.5, range(1, 9), Path(folder))
 
 
 if __name__ == "__main__":

@@ -44,9 +44,21 @@ def test_command_output_in_the_readme_is_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def inputs_of(command: str) -> list[str]:
+    """The commands before this one that write what it reads, in their order."""
+    words = shlex.split(command, comments=True)
+    for earlier in COMMANDS[: COMMANDS.index(command)]:
+        out = re.search(r"--out (\S+)", earlier)
+        if out is not None and out[1] in words and f"--out {out[1]}" not in command:
+            return [*inputs_of(earlier), earlier]
+    return []
+
+
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in LIVE])
 def test_commands_of_the_tour_work(cli: Cli, tmp_path: Path, command: str) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for earlier in inputs_of(command):
+        assert cli(*shlex.split(earlier)[1:]).code == 0, earlier
     outcome = cli(*shlex.split(command)[1:])
     assert outcome.code == 0, outcome.err
     assert outcome.out
