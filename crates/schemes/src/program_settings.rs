@@ -62,6 +62,7 @@ pub(crate) fn read_settings(spec: &Spec, defaults: Settings, connections: bool) 
     settings.descend_only = flood.unwrap_or(settings.descend_only);
     if let Some(count) = spec.count("explorations", 1, MOST)? {
         (settings.explorations_per_s, settings.broadcasts_per_s) = (count as u32, count as u32);
+        settings.unused_explorations_per_s = count as u32;
     }
     if connections {
         settings.connection_age = positive(spec, "age")?.unwrap_or(settings.connection_age);

@@ -137,6 +137,9 @@ pub struct Limits {
     pub hosts_per_port: usize,
     /// Maximum number of explorations of connections that a host port may begin per second.
     pub explorations_per_s: u32,
+    /// The same for connections that the hosts at the port do not use after that. Each exploration costs processor time in
+    /// all switches.
+    pub unused_explorations_per_s: u32,
     /// Maximum number of broadcasts and recoveries of ways to hosts that a host port may begin per second. Each of them
     /// costs processor time in all switches.
     pub broadcasts_per_s: u32,
@@ -155,6 +158,7 @@ impl Default for Limits {
             hosts: settings.most_hosts,
             hosts_per_port: settings.most_hosts_per_port,
             explorations_per_s: settings.explorations_per_s,
+            unused_explorations_per_s: 100,
             broadcasts_per_s: 100,
             host_frames_per_s: 10_000,
             kernel_flows_per_port: 16_384,
@@ -263,6 +267,7 @@ impl Config {
             most_hosts: limits.hosts,
             most_hosts_per_port: limits.hosts_per_port,
             explorations_per_s: limits.explorations_per_s,
+            unused_explorations_per_s: limits.unused_explorations_per_s,
             broadcasts_per_s: limits.broadcasts_per_s,
             descend_only: self.protocol == Protocol::Tfe && self.elephants.descend_only,
             ..programs::Settings::default()

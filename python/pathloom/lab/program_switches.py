@@ -40,7 +40,7 @@ _TIMERS = {
     "recovery": ("recovery_retry_ms", 1),
     "age": ("connection_age_ms", 1),
 }
-_LIMITS = {"table": "connections", "explorations": "explorations_per_s"}
+_LIMITS = {"table": ("connections",), "explorations": ("explorations_per_s", "unused_explorations_per_s")}
 _FOR_HOSTS = ("arp", "jitter", "elephant")
 """Keys for simulated hosts and cables. The lab ignores them, since its hosts and cables are real."""
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min)\Z")
@@ -76,7 +76,7 @@ def settings_of(scheme: str) -> dict[str, dict[str, Any]]:
             if key == "hello":
                 sections["timers"]["neighbour_age_ms"] = 3 * sections["timers"]["hello_ms"]
         elif key in _LIMITS:
-            sections.setdefault("limits", {})[_LIMITS[key]] = int(value)
+            sections.setdefault("limits", {}).update(dict.fromkeys(_LIMITS[key], int(value)))
         elif key == "flood" and name == "tfe":
             sections.setdefault("elephants", {})["descend_only"] = value == "down"
         elif key not in (*_FOR_HOSTS, "mark", "ports"):

@@ -5,11 +5,15 @@
 //! is known, and confirmed when both are known. A broken entry has no ports. It still serves to recognise late copies.
 
 use super::check_queue::CheckQueue;
+use super::fair_share::FairShare;
 use super::settings::Settings;
 use crate::program::DropCause;
 use crate::SavedConnection;
 use pathloom_model::{Conversation, FiveTuple, Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
+
+/// How many entries in use are passed over before one must make room nevertheless.
+const SECOND_CHANCES: usize = 16;
 
 /// Identifies a connection, independent of the direction: the five-tuple whose source has the smaller address and port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,6 +53,11 @@ pub(crate) struct Connection {
     pub(crate) last_attempt_at: Nanos,
     /// Host port to whose share of the table the entry counts.
     quota_port: Option<PortNo>,
+    /// Whether the host that began the exploration has not sent on its path yet.
+    unused: bool,
+    /// Whether a frame has passed since the entry got its place among those that may have to make room. Each use sets it, so
+    /// states of a fabric that differ in it only soon become one.
+    renewed: bool,
 }
 
 impl Connection {
@@ -81,6 +90,12 @@ pub(crate) struct Connections {
     table: BTreeMap<Key, Connection>,
     at_port: BTreeMap<PortNo, usize>,
     due: CheckQueue<Key>,
+    /// The entries by the hosts that opened them. `None` until the table is full for the first time.
+    shares: Option<FairShare<Mac, Key>>,
+    /// The highest number of an exploration whose entry had to make room while late copies of it could arrive.
+    forgotten: u64,
+    /// Connections that had to make room. The owner of this object takes them.
+    pub(crate) displaced: Vec<Key>,
     /// Whether late copies are accepted. Only tests set this, to show why late copies must be dropped.
     late_copies_pass: bool,
 }
@@ -95,12 +110,20 @@ impl Connections {
             table: BTreeMap::new(),
             at_port: BTreeMap::new(),
             due: CheckQueue::new(),
+            shares: None,
+            forgotten: 0,
+            displaced: Vec::new(),
             late_copies_pass: settings.late_copies_pass(),
         }
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Connection> {
         self.table.get(&key)
+    }
+
+    /// The number above which the number of a new exploration of a connection must be.
+    pub(crate) fn last_number(&self, key: Key) -> u64 {
+        self.get(key).map_or(self.forgotten, |entry| entry.exploration)
     }
 
     /// Returns the numbers of directed entries as in the paper: all entries, and those of confirmed connections.
@@ -134,10 +157,10 @@ impl Connections {
 
     /// Locks a connection to the port at which an exploration arrived. `quota_port` is the host port to whose share the
     /// entry counts, if the exploration begins at this switch. A later exploration replaces the entry of an earlier
-    /// one.
+    /// one. In a full table, a new entry displaces another one.
     ///
     /// # Errors
-    /// The copy is late, the five-tuple belongs to other stations, or a table is full.
+    /// The copy is late, the five-tuple belongs to other stations, or the share of the port is full.
     pub(crate) fn lock(
         &mut self,
         now: Nanos,
@@ -152,14 +175,15 @@ impl Connections {
             if before.is_live(now) && !before.connects(conversation.src, conversation.dst) {
                 return Err(DropCause::StolenAddress);
             }
-            if exploration <= before.exploration && !self.late_copies_pass {
-                return Err(DropCause::LateCopy);
-            }
-        } else if self.table.len() >= self.most {
-            return Err(DropCause::TableFull);
+        }
+        if exploration <= self.last_number(key) && !self.late_copies_pass {
+            return Err(DropCause::LateCopy);
         }
         let more = quota_port.filter(|_| before.and_then(|before| before.quota_port) != quota_port);
         if more.is_some_and(|port| self.at_port.get(&port).is_some_and(|&count| count >= self.most_per_port)) {
+            return Err(DropCause::TableFull);
+        }
+        if before.is_none() && self.table.len() >= self.most && !self.make_room(now) {
             return Err(DropCause::TableFull);
         }
         let until = now.saturating_add(self.lock);
@@ -178,14 +202,50 @@ impl Connections {
             attempts,
             last_attempt_at,
             quota_port,
+            unused: quota_port.is_some(),
+            renewed: false,
         };
         self.count_at_port(before.and_then(|before| before.quota_port), false);
         self.count_at_port(quota_port, true);
         self.table.insert(key, entry);
+        if let Some(shares) = &mut self.shares {
+            shares.touch(conversation.src, key);
+        }
         if before.is_none() {
             self.due.watch(now.saturating_add(self.lock.min(self.age)), key);
         }
         Ok(())
+    }
+
+    /// Removes an entry of the host that opened the most connections: the one that was idle for longest, as far as the
+    /// order of `shares` shows it. An entry that was renewed since it got its place there gets another one first. Returns
+    /// whether there is room.
+    fn make_room(&mut self, now: Nanos) -> bool {
+        let shares = self.shares.get_or_insert_with(|| {
+            let mut idlest: Vec<(Nanos, Mac, Key)> =
+                self.table.iter().map(|(&key, entry)| (entry.expires, entry.conversation.src, key)).collect();
+            idlest.sort();
+            let mut shares = FairShare::new();
+            idlest.into_iter().for_each(|(_, owner, key)| shares.touch(owner, key));
+            shares
+        });
+        for tries in 0..=SECOND_CHANCES {
+            let Some(key) = shares.take_surplus() else { return false };
+            let Some(entry) = self.table.get_mut(&key) else { continue };
+            if std::mem::take(&mut entry.renewed) && tries < SECOND_CHANCES {
+                shares.touch(entry.conversation.src, key);
+                continue;
+            }
+            let entry = *entry;
+            if now < entry.late_copies_until {
+                self.forgotten = self.forgotten.max(entry.exploration);
+            }
+            self.table.remove(&key);
+            self.count_at_port(entry.quota_port, false);
+            self.displaced.push(key);
+            return true;
+        }
+        false
     }
 
     fn count_at_port(&mut self, port: Option<PortNo>, more: bool) {
@@ -208,7 +268,15 @@ impl Connections {
         let expires = used.saturating_add(self.age);
         if let Some(entry) = self.table.get_mut(&key).filter(|entry| entry.to_destination.is_some()) {
             entry.expires = entry.expires.max(expires);
+            entry.renewed = true;
         }
+    }
+
+    /// Records that the host at a port has sent a segment on the path of a connection. Returns whether it is the host that
+    /// opened the connection, and this is its first one.
+    pub(crate) fn first_use(&mut self, key: Key, port: PortNo) -> bool {
+        let entry = self.table.get_mut(&key).filter(|entry| entry.quota_port == Some(port));
+        entry.is_some_and(|entry| std::mem::take(&mut entry.unused))
     }
 
     /// Removes the ports of an entry.
@@ -234,6 +302,9 @@ impl Connections {
             if until <= now {
                 self.count_at_port(entry.quota_port, false);
                 self.table.remove(&key);
+                if let Some(shares) = &mut self.shares {
+                    shares.remove(&key);
+                }
                 gone.push(key);
             } else {
                 self.due.watch(until, key);

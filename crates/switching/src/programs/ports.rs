@@ -41,6 +41,8 @@ struct Port {
     neighbour: Option<Neighbour>,
     /// Limit of explorations of connections, and of all other events that are not floods of the default forwarding.
     bucket: TokenBucket,
+    /// Limit of explorations of connections that the hosts at the port do not use.
+    unused: TokenBucket,
     /// Limit of floods of the default forwarding.
     broadcasts: TokenBucket,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Ports {
     neighbour_age: Nanos,
     settle: Nanos,
     per_s: u32,
+    unused_per_s: u32,
     broadcasts_per_s: u32,
     ports: BTreeMap<PortNo, Port>,
     next_hello: Option<Nanos>,
@@ -83,6 +86,7 @@ impl Ports {
             neighbour_age: settings.neighbour_age,
             settle: settings.settle,
             per_s: settings.explorations_per_s,
+            unused_per_s: settings.unused_explorations_per_s,
             broadcasts_per_s: settings.broadcasts_per_s,
             ports: BTreeMap::new(),
             next_hello: settings.hello.map(|period| now.saturating_add(period)),
@@ -181,6 +185,19 @@ impl Ports {
         self.ports.get_mut(&port).is_some_and(|port| port.bucket.take(now))
     }
 
+    /// Like [`Ports::take_token`], for the exploration of a connection of a host. [`Ports::was_used`] puts the token of one
+    /// limit back.
+    pub(crate) fn take_exploration_token(&mut self, now: Nanos, port: PortNo) -> bool {
+        self.ports.get_mut(&port).is_some_and(|port| port.bucket.take(now) && port.unused.take(now))
+    }
+
+    /// Notes that a host at the port uses a connection for which the port has taken a token.
+    pub(crate) fn was_used(&mut self, port: PortNo) {
+        if let Some(port) = self.ports.get_mut(&port) {
+            port.unused.put_back();
+        }
+    }
+
     /// Like [`Ports::take_token`], for a flood of the default forwarding.
     pub(crate) fn take_broadcast_token(&mut self, now: Nanos, port: PortNo) -> bool {
         self.ports.get_mut(&port).is_some_and(|port| port.broadcasts.take(now))
@@ -189,8 +206,8 @@ impl Ports {
     /// Brings a port up or down. Returns whether a host or switch was lost.
     pub(crate) fn set(&mut self, now: Nanos, number: PortNo, up: bool, out: &mut Vec<Outgoing>) -> bool {
         let role = self.roles.get(&number).copied().unwrap_or_default();
-        let (bucket, broadcasts) = (TokenBucket::new(self.per_s), TokenBucket::new(self.broadcasts_per_s));
-        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, bucket, broadcasts };
+        let [bucket, unused, broadcasts] = [self.per_s, self.unused_per_s, self.broadcasts_per_s].map(TokenBucket::new);
+        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, bucket, unused, broadcasts };
         let port = self.ports.entry(number).or_insert(fresh);
         if up == (port.state != State::Down) {
             return false;

@@ -66,7 +66,8 @@ pub struct Settings {
     pub unanswered: u8,
     /// Maximum number of switches that a message may pass (own choice).
     pub most_hops: u8,
-    /// Maximum number of connections of the switch (own choice).
+    /// Maximum number of connections of the switch. If there are more, the host that opened the most of them loses the one
+    /// that was idle for longest (own choice).
     pub most_connections: usize,
     /// Maximum number of connections of the hosts at one port (own choice).
     pub most_connections_per_port: usize,
@@ -78,6 +79,11 @@ pub struct Settings {
     /// twice as many are allowed at once. For a switch port, the same limit applies to Path Fail messages. It limits
     /// the Hellos of new neighbours at every port (own choice).
     pub explorations_per_s: u32,
+    /// Number of explorations per second that a host port may begin for connections which its hosts do not use. An
+    /// exploration that ends in a connection does not count once the host that opened it has sent a segment on the path:
+    /// the acknowledgement of the SYN+ACK, or data. After a pause, twice as many are allowed at once. The default leaves
+    /// [`Settings::explorations_per_s`] as the only limit (own choice).
+    pub unused_explorations_per_s: u32,
     /// Number of floods of the default forwarding, which are broadcasts and recoveries of ways to hosts, that a host port
     /// may begin per second. After a pause, twice as many are allowed at once (own choice).
     pub broadcasts_per_s: u32,
@@ -127,6 +133,7 @@ impl Default for Settings {
             most_hosts: 16_384,
             most_hosts_per_port: 64,
             explorations_per_s: 1_000,
+            unused_explorations_per_s: 1_000,
             broadcasts_per_s: 1_000,
             most_remembered: 65_536,
             descend_only: false,

@@ -89,6 +89,10 @@ impl TcpPath {
             }
             if let Some((_, port)) = entry.way(now, headers.five_tuple).filter(|&(enters, _)| enters == in_port) {
                 self.connections.renew(now, key);
+                let answers = headers.tcp_flags & (TCP_SYN | TCP_RST) == 0;
+                if answers && self.connections.first_use(key, in_port) {
+                    self.base.ports.was_used(in_port);
+                }
                 return Ok(along(port, frame, headers));
             }
         }
@@ -111,7 +115,7 @@ impl TcpPath {
         if recent.is_some_and(|entry| entry.attempts >= self.base.settings.unanswered) {
             return self.default_way(now, in_port, frame);
         }
-        let Some(exploration) = self.begin(now, in_port, conversation, before) else {
+        let Some(exploration) = self.begin(now, in_port, conversation) else {
             return self.default_way(now, in_port, frame);
         };
         self.base.counts.explorations += 1;
@@ -130,22 +134,18 @@ impl TcpPath {
 
     /// Locks a connection of a host of this switch for a new exploration, and returns the number of the exploration.
     /// `None`: a limit is reached, or the five-tuple belongs to other stations. The refusal is counted.
-    fn begin(
-        &mut self,
-        now: Nanos,
-        host_port: PortNo,
-        conversation: Conversation,
-        before: Option<Connection>,
-    ) -> Option<u64> {
-        if !self.base.ports.take_token(now, host_port) {
+    fn begin(&mut self, now: Nanos, host_port: PortNo, conversation: Conversation) -> Option<u64> {
+        if !self.base.ports.take_exploration_token(now, host_port) {
             self.base.counts.refuse(host_port, Some(DropCause::RateLimited));
             return None;
         }
         let side = Key::is_low(conversation.five_tuple);
-        let exploration = self.base.next_number(now, before.map_or(0, |entry| entry.exploration), side);
+        let known = self.connections.last_number(Key::of(conversation.five_tuple));
+        let exploration = self.base.next_number(now, known, side);
         match self.connections.lock(now, conversation, exploration, host_port, Some(host_port)) {
             Ok(()) => {
                 self.forget(Key::of(conversation.five_tuple));
+                self.forget_displaced();
                 Some(exploration)
             }
             Err(why) => {
@@ -240,12 +240,13 @@ impl TcpPath {
         self.base.listening(now)?;
         let conversation = message.conversation;
         let own = self.base.hosts.local_port(now, conversation.src).is_some();
-        let known = self.connections.get(Key::of(conversation.five_tuple)).map_or(0, |entry| entry.exploration);
+        let known = self.connections.last_number(Key::of(conversation.five_tuple));
         if own && message.exploration > known {
             return Err(DropCause::StolenAddress);
         }
         self.connections.lock(now, conversation, message.exploration, in_port, None)?;
         self.forget(Key::of(conversation.five_tuple));
+        self.forget_displaced();
         Ok(())
     }
 
@@ -365,7 +366,7 @@ impl TcpPath {
         if before.is_some_and(|entry| entry.attempts > 0 && now < again(entry)) {
             return;
         }
-        let Some(exploration) = self.begin(now, host_port, conversation, before) else { return };
+        let Some(exploration) = self.begin(now, host_port, conversation) else { return };
         self.base.counts.recoveries += 1;
         let kind = PathKind::RecoveryRequest;
         let request = PathMessage { kind, conversation, exploration, hops: 1, carried: Carried::Nothing };
@@ -380,6 +381,14 @@ impl TcpPath {
 
     fn forget(&mut self, key: Key) {
         key.directions().into_iter().for_each(|tuple| self.base.decisions.forget(tuple));
+    }
+
+    /// Lets the driver forget the connections that had to make room. Their next frame finds no entry, so their switch explores
+    /// again.
+    fn forget_displaced(&mut self) {
+        for key in std::mem::take(&mut self.connections.displaced) {
+            self.forget(key);
+        }
     }
 
     /// Removes the paths by the ports that were lost, or those of the hosts that were given up there, and informs the
@@ -490,6 +499,7 @@ impl Program for TcpPath {
                 }
             }
         }
+        self.forget_displaced();
         self.break_paths(now);
     }
 

@@ -32,6 +32,11 @@ impl TokenBucket {
         }
         enough
     }
+
+    /// Puts a token back that was taken.
+    pub(crate) fn put_back(&mut self) {
+        self.parts = self.parts.saturating_add(NS_PER_S).min(TokenBucket::most(self.per_s));
+    }
 }
 
 #[cfg(test)]
@@ -47,5 +52,9 @@ mod tests {
         assert_eq!(take(Nanos::from_millis(100), 100), 1);
         assert_eq!(take(Nanos::from_secs(1), 100), 9);
         assert_eq!(take(Nanos::MAX, 100), 20);
+        bucket.put_back();
+        assert_eq!((0..100).filter(|_| bucket.take(Nanos::MAX)).count(), 1);
+        (0..100).for_each(|_| bucket.put_back());
+        assert_eq!((0..100).filter(|_| bucket.take(Nanos::MAX)).count(), 20, "no more than after a pause");
     }
 }

@@ -6,7 +6,7 @@ use crate::program::{DropCause, Program, Verdict};
 use crate::programs::{Elephants, Identity, PortRole, Selection, Settings, TcpPath};
 use pathloom_model::{
     Arp, Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo,
-    LONG_FLOW_DSCP, TCP_ACK, TCP_SYN,
+    LONG_FLOW_DSCP, TCP_ACK, TCP_RST, TCP_SYN,
 };
 use std::net::Ipv4Addr;
 
@@ -205,6 +205,66 @@ fn connections_beyond_the_exploration_limit_take_the_default_forwarding() {
     assert_eq!(switch.tables().refused[0].last, Some(DropCause::RateLimited));
     let other = switch.decide(NOW, H2, &segment(B, FAR, 1, TCP_SYN));
     assert!(explored(&other), "other ports keep their share");
+}
+
+/// Returns whether the switch explores for a SYN of host A, whose answer arrives at port 3. Then the host sends a segment with
+/// `flags`.
+fn explores(switch: &mut TcpPath, src_port: u16, flags: u8) -> bool {
+    let verdict = switch.decide(NOW, H1, &segment(A, FAR, src_port, TCP_SYN));
+    let Some(Body::Path(sent)) = verdict.emissions.first().map(|out| out.frame.body) else { return false };
+    let back = Headers { tcp_flags: TCP_SYN | TCP_ACK, ..Headers::plain(tuple(A, FAR, src_port).reverse()) };
+    let reply = PathMessage { kind: PathKind::Reply, carried: Carried::Ip(back), ..sent };
+    let frame = Frame { src: Mac([6; 6]), dst: verdict.emissions[0].frame.dst, body: Body::Path(reply) };
+    assert_eq!(ports(&switch.decide(NOW, S3, &frame)), [1]);
+    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, src_port, flags))), [3]);
+    true
+}
+
+#[test]
+fn syns_of_connections_that_nobody_uses_have_a_limit_of_their_own() {
+    let settings = || Settings { unused_explorations_per_s: 10, ..Settings::default() };
+    let explored = |switch: &mut TcpPath, flags: u8| (0..300).filter(|&port| explores(switch, port, flags)).count();
+    let mut used = switch_with(settings(), Selection::AllTcp);
+    explores(&mut used, 400, TCP_ACK);
+    assert_eq!(explored(&mut used, TCP_ACK), 300);
+    assert_eq!(used.tables().refused, []);
+    // The kernel of a host that forged a SYN resets the connection.
+    for flags in [TCP_RST, TCP_RST | TCP_ACK] {
+        let mut unused = switch_with(settings(), Selection::AllTcp);
+        explores(&mut unused, 400, TCP_ACK);
+        assert_eq!(explored(&mut unused, flags), 20, "{flags:#x}");
+        assert_eq!(unused.tables().refused[0].last, Some(DropCause::RateLimited));
+        // A second segment puts nothing back.
+        (0..5).for_each(|_| _ = unused.decide(NOW, H1, &segment(A, FAR, 400, TCP_ACK)));
+        assert!(!explores(&mut unused, 500, TCP_ACK));
+    }
+}
+
+/// Without a place for new connections in a full table, one host could keep all others from paths of their own.
+#[test]
+fn in_a_full_table_the_host_with_the_most_connections_loses_the_idlest_one() {
+    let settings = Settings { most_connections: 20, ..Settings::default() };
+    let mut switch = switch_with(settings, Selection::AllTcp);
+    connect(&mut switch, 5);
+    let first = 2 * NOW.0 + 1_000;
+    // Remote explorations that A does not answer.
+    let flood = |switch: &mut TcpPath, ports: std::ops::Range<u16>| {
+        for src_port in ports {
+            switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK));
+            let accepted = switch.decide(NOW, S3, &request(B, src_port, first + u64::from(src_port)));
+            assert_eq!(accepted.dropped, None);
+        }
+    };
+    flood(&mut switch, 1000..3000);
+    // The connection of A, both directions, and 19 locked ones.
+    assert_eq!((switch.tables().connections, switch.tables().confirmed), (21, 2));
+    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [3]);
+    connect(&mut switch, 6);
+    assert_eq!(switch.tables().confirmed, 4);
+    // Copies of explorations whose entry has made room are late nevertheless.
+    assert_eq!(switch.decide(NOW, S4, &request(B, 1000, first + 1000)).dropped, Some(DropCause::LateCopy));
+    assert_eq!(switch.decide(NOW, S4, &request(B, 2999, first + 2999)).dropped, Some(DropCause::LateCopy));
+    flood(&mut switch, 3000..3010);
 }
 
 #[test]
