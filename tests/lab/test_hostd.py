@@ -8,11 +8,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hosted import FABRIC, PACED_BPS, acked, iperf, lab_with_agent, label, pace_limit_bps, sockets, until
 from pathloom.lab import hostd, system
+from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import Lab
 from support import PATHLOOM, call, figures
 
@@ -113,6 +115,38 @@ def test_what_others_remove_is_put_back_or_named(name: str) -> None:
         until(lambda: said(f"namespace /run/netns/{host.namespace}"))
         system.run_tool(["ip", "netns", "add", host.namespace])
         until(lambda: said(f"namespace /run/netns/{host.namespace}", "was created anew"))
+
+
+def test_what_others_remove_is_noticed_without_the_periodic_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = hostd._write_config
+
+    def write_rarely(blueprint: Blueprint, directory: Path, *more: Any) -> None:
+        write(blueprint, directory, *more)
+        config = directory / "hostd.toml"
+        config.write_text(config.read_text().replace("[kernel]", "[kernel]\nlook_s = 3600"))
+
+    monkeypatch.setattr(hostd, "_write_config", write_rarely)
+    with lab_with_agent(name) as (lab, _):
+        log = lab.directory / "hostd.log"
+
+        def said(words: str) -> bool:
+            return words in log.read_text(encoding="utf-8")
+
+        group = lab.directory / "cgroup" / f"pathloom-{name}"
+        group.rmdir()
+        group.mkdir()
+        until(lambda: said("created their cgroup anew"))
+        (lab.directory / "bpf" / "pathloom-hostd-1" / "link-hold").unlink()
+        until(lambda: said("has removed pins of the agent"))
+        gone, deleted = lab.blueprint().hosts[2:4]
+        within = ["ip", "-n", gone.namespace]
+        system.run_tool([*within, "address", "flush", "dev", gone.ports[0].interface])
+        until(lambda: said(f"{gone.ports[0].address}: no interface has this address"))
+        again = f"{gone.ports[0].address}/32"
+        system.run_tool([*within, "address", "add", again, "dev", gone.ports[0].interface])
+        until(lambda: said(f"no longer: {gone.ports[0].address}: no interface has this address"))
+        system.run_tool(["ip", "netns", "delete", deleted.namespace])
+        until(lambda: said(f"namespace /run/netns/{deleted.namespace}"))
 
 
 def test_lab_status_shows_whether_the_agent_runs(name: str) -> None:

@@ -266,6 +266,11 @@ impl Bpf {
     }
 }
 
+/// The folder with the pins of this version, in a BPF file system.
+pub(crate) fn pin_folder(pins: &Path) -> PathBuf {
+    pins.join(PIN_FOLDER)
+}
+
 /// Removes the pins of an earlier agent, and with them its programs. Also those of other versions. Returns whether there
 /// were any.
 pub fn clean(pins: &Path) -> io::Result<bool> {

@@ -100,11 +100,15 @@ pub struct Kernel {
     pub bpf_fs: PathBuf,
     /// Milliseconds between two readings of the socket list, without BPF.
     pub poll_ms: u64,
+    /// Seconds between two looks at what others can remove: programs, pins, namespaces, addresses. The agent also looks
+    /// after each event that the kernel reports.
+    pub look_s: u32,
 }
 
 impl Default for Kernel {
     fn default() -> Kernel {
-        Kernel { bpf: BpfUse::Auto, cgroup: "/sys/fs/cgroup".into(), bpf_fs: "/sys/fs/bpf".into(), poll_ms: 500 }
+        let (cgroup, bpf_fs) = ("/sys/fs/cgroup".into(), "/sys/fs/bpf".into());
+        Kernel { bpf: BpfUse::Auto, cgroup, bpf_fs, poll_ms: 500, look_s: 3 }
     }
 }
 
@@ -177,6 +181,9 @@ pub fn parse(text: &str) -> Result<Config, String> {
     if !(10..=60_000).contains(&config.kernel.poll_ms) {
         return Err(format!("kernel.poll_ms: {} is not between 10 and 60000", config.kernel.poll_ms));
     }
+    if !(1..=3600).contains(&config.kernel.look_s) {
+        return Err(format!("kernel.look_s: {} is not between 1 and 3600", config.kernel.look_s));
+    }
     if let Some(mptcp) = config.mptcp.as_ref().filter(|mptcp| !(1..=MOST_SUBFLOWS).contains(&mptcp.subflows)) {
         return Err(format!("mptcp.subflows: {} is not between 1 and {MOST_SUBFLOWS}", mptcp.subflows));
     }
@@ -238,6 +245,7 @@ mod tests {
         assert!(with("[flows]\nmax_flows = 0").contains("flows.max_flows"));
         assert!(with("[flows]\nprefixes = ['10.0.0.0']").contains("`10.0.0.0`"));
         assert!(with("[kernel]\nbpf = 'maybe'").contains("auto"));
+        assert!(with("[kernel]\nlook_s = 0").contains("kernel.look_s: 0 is not between 1 and 3600"));
         assert!(with("[mptcp]\nsubflows = 0").contains("mptcp.subflows: 0 is not between 1 and 64"));
         assert!(with("[mptcp]\nsubflows = 65").contains("mptcp.subflows: 65"));
         assert!(with("[mptcp]\nmanager = 'mesh'").contains("fullmesh"));

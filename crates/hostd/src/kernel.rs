@@ -1,7 +1,8 @@
 //! Access to the kernel: by BPF, or by the socket list if BPF is not available.
 
 use crate::agent::Order;
-use crate::bpf::{leftovers, Bpf, Seen, Setup};
+use crate::bpf::{leftovers, pin_folder, Bpf, Seen, Setup};
+use crate::changes::Watch;
 use crate::config::{BpfUse, Config};
 use crate::namespaces::Namespace;
 use crate::sockets::{self, SocketList};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 /// New events of flows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,6 +38,10 @@ pub struct Kernel {
     orders: BTreeSet<FiveTuple>,
     /// What was wrong when the kernel was last looked after.
     problems: BTreeSet<String>,
+    /// Directories whose entries others can remove: pins, and those of the cgroup and of the namespaces.
+    directories: BTreeSet<PathBuf>,
+    /// Whether a namespace was opened again since the last call of [`Kernel::has_new_namespaces`].
+    renewed: bool,
 }
 
 impl Kernel {
@@ -80,8 +86,26 @@ impl Kernel {
             ));
         }
         let (known, orders, problems) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut kernel =
-            Kernel { namespaces, places, lists, bpf, threshold_bytes, tos, known, labelled: 0, orders, problems };
+        let mut directories: BTreeSet<PathBuf> =
+            namespaces.iter().filter_map(|namespace| Some(namespace.path.as_ref()?.parent()?.to_owned())).collect();
+        if bpf.is_some() {
+            directories.insert(pin_folder(&setup.pins));
+            directories.extend(setup.cgroup.parent().map(Path::to_owned));
+        }
+        let mut kernel = Kernel {
+            namespaces,
+            places,
+            lists,
+            bpf,
+            threshold_bytes,
+            tos,
+            known,
+            labelled: 0,
+            orders,
+            problems,
+            directories,
+            renewed: false,
+        };
         kernel.sweep_all()?;
         Ok(kernel)
     }
@@ -198,6 +222,18 @@ impl Kernel {
         events
     }
 
+    /// Opens the sources of events after which [`Kernel::look_after`] may find something.
+    pub fn watches(&self) -> Vec<io::Result<Watch>> {
+        let addresses = self.namespaces.iter().map(|namespace| namespace.inside(Watch::addresses)?);
+        let directories = Watch::directories(self.directories.iter().map(PathBuf::as_path));
+        addresses.chain([directories]).collect()
+    }
+
+    /// Whether namespaces were created anew since the last call. Their events need other sources.
+    pub fn has_new_namespaces(&mut self) -> bool {
+        std::mem::take(&mut self.renewed)
+    }
+
     /// Opens a namespace again if its file has been created anew. Returns a line if so.
     fn renew_namespace(&mut self, index: usize) -> Result<Option<String>, String> {
         let Some(path) = self.namespaces[index].path.clone() else { return Ok(None) };
@@ -208,6 +244,7 @@ impl Kernel {
         }
         self.lists[index] = SocketList::open(&now).map_err(|why| plain(why.to_string()))?;
         self.namespaces[index] = now;
+        self.renewed = true;
         let pairs = cookies(&self.namespaces, &self.places);
         if let Some(bpf) = &mut self.bpf {
             bpf.set_places(&pairs).map_err(plain)?;

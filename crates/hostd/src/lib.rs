@@ -9,6 +9,7 @@
 
 pub mod announcement_socket;
 pub mod bpf;
+pub mod changes;
 pub mod check;
 pub mod config;
 pub mod kernel;

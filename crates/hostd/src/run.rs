@@ -3,6 +3,7 @@
 use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
 use crate::announcement_socket;
 use crate::bpf::Seen;
+use crate::changes;
 use crate::config::Config;
 use crate::kernel::{Kernel, News};
 use crate::messages::{self, ProgramMessage};
@@ -15,17 +16,18 @@ use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{signal, SignalKind};
-use tokio::sync::mpsc;
-use tokio::time::{interval, sleep, MissedTickBehavior};
+use tokio::sync::{mpsc, Notify};
+use tokio::time::{interval, sleep, sleep_until, Instant, MissedTickBehavior};
 
 /// Time between two heartbeats. At each one, the agent extends the validity of orders in the kernel and tidies its
 /// state.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Number of heartbeats between two looks at what others can remove: programs, pins, namespaces, addresses.
-const LOOK_EVERY: u32 = 3;
+/// Time between an event of the machine and the look at what others can remove. Events come in groups.
+const SETTLE: Duration = Duration::from_millis(200);
 /// Number of heartbeats between two visits of all sockets.
 const VISIT_EVERY: u32 = 60;
 
@@ -104,6 +106,9 @@ impl Running {
         let mut heartbeats = interval(HEARTBEAT);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut beats = 0_u32;
+        let changed = Arc::new(Notify::new());
+        let mut watching = changes::watch(self.kernel.watches(), &changed);
+        let mut look_at: Option<Instant> = None;
         let mut terminate = signal(SignalKind::terminate()).map_err(plain)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(plain)?;
         loop {
@@ -126,8 +131,8 @@ impl Running {
                     beats = beats.wrapping_add(1);
                     self.handle_kernel_events()?;
                     self.kernel.tidy();
-                    if beats.is_multiple_of(LOOK_EVERY) {
-                        self.kernel.look_after().iter().for_each(|line| tracing::warn!("{line}"));
+                    if beats.is_multiple_of(config.kernel.look_s) {
+                        look_at = Some(Instant::now());
                     }
                     if beats.is_multiple_of(VISIT_EVERY) {
                         self.kernel.sweep_all()?;
@@ -135,12 +140,21 @@ impl Running {
                     tracing::debug!(counts = ?self.agent.counts(), kernel = ?self.kernel.counters(), "figures");
                     notify::alive();
                 }
+                () = changed.notified(), if look_at.is_none() => look_at = Some(Instant::now() + SETTLE),
+                () = sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {
+                    look_at = None;
+                    self.kernel.look_after().iter().for_each(|line| tracing::warn!("{line}"));
+                    if self.kernel.has_new_namespaces() {
+                        watching = changes::watch(self.kernel.watches(), &changed);
+                    }
+                }
                 () = sleep(due.unwrap_or(Duration::from_secs(3600))) => {}
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
             self.carry_out()?;
         }
+        drop(watching);
         let (counts, kernel) = (self.agent.counts(), self.kernel.counters());
         tracing::info!(?counts, ?kernel, "the agent ends; all flows are released");
         Ok(self.kernel)
