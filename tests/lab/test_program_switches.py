@@ -96,11 +96,16 @@ def test_a_removed_filter_is_put_back(name: str) -> None:
         assert unanswered(one.hosts[0], list(one.hosts[1:])) == []
 
 
-def attach_before_filters(interface: str) -> int:
-    """Attaches a program that runs before the tc filters of an interface (tcx, Linux 6.6). Returns its descriptor."""
-    bpf, load, link, classifier, ingress = 321, 5, 28, 3, 46  # bpf(2) and its commands; linux/bpf.h
-    # It returns -1: the next program decides.
-    program = struct.pack("<BBhiBBhi", 0xB7, 0, 0, -1, 0x95, 0, 0, 0)
+TCX = (3, 46, -1)
+"""Kind of a program and place (linux/bpf.h) before the tc filters (Linux 6.6). Result: the next program decides."""
+XDP = (6, 37, 2)
+"""The same before everything else. Result: frames pass."""
+
+
+def attach_before_filters(interface: str, classifier: int, ingress: int, result: int) -> int:
+    """Attaches a program that runs before the tc filters of an interface. Returns its descriptor."""
+    bpf, load, link = 321, 5, 28  # bpf(2) and its commands
+    program = struct.pack("<BBhiBBhi", 0xB7, 0, 0, result, 0x95, 0, 0, 0)
     held = [ctypes.create_string_buffer(program), ctypes.create_string_buffer(b"GPL")]
     places = [ctypes.addressof(one) for one in held]
     made = struct.pack("<IIQQIIQII16sII", classifier, 2, *places, 0, 0, 0, 0, 0, b"passer", 0, 0)
@@ -115,19 +120,42 @@ def attach_before_filters(interface: str) -> int:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="it has the number of a system call of x86-64")
-def test_a_program_that_runs_before_the_switch_is_named(name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "begun", "over"),
+    [
+        (TCX, "tcx programs of others run before the tc filter", "no tcx program runs before the switch any more"),
+        (XDP, "another program has attached an XDP program", "no XDP program runs before the switch any more"),
+    ],
+)
+def test_a_program_that_runs_before_the_switch_is_named(
+    name: str, kind: tuple[int, int, int], begun: str, over: str
+) -> None:
     with programs(name, "tcp-path", "parallel-paths:rates=50Mbps") as one:
         interface = next(iter(one.rows().values()))["ports"][0]["interface"]
-        link = system.inside(one.blueprint.namespace, lambda: attach_before_filters(interface))
-        log = one.lab.directory
-
-        def said(text: str) -> bool:
-            logs = [file.read_text(encoding="utf-8") for file in log.rglob("*.log")]
-            return any(text in line and interface in line for one in logs for line in one.splitlines())
-
-        until(lambda: said("tcx programs of others run before the tc filter of the switch"), "it is named")
+        link = system.inside(one.blueprint.namespace, lambda: attach_before_filters(interface, *kind))
+        until(lambda: says(one, interface, begun), "it is named")
         os.close(link)
-        until(lambda: said("no tcx program runs before the switch any more"), "its end is named")
+        until(lambda: says(one, interface, over), "its end is named")
+
+
+def says(one: Programs, interface: str, text: str) -> bool:
+    """Whether a log of the switches has a line about an interface with this text."""
+    logs = [file.read_text(encoding="utf-8") for file in one.lab.directory.rglob("*.log")]
+    return any(text in line and interface in line for log in logs for line in log.splitlines())
+
+
+def test_a_renamed_and_a_deleted_interface_are_named(name: str) -> None:
+    with programs(name, "tcp-path", "parallel-paths:rates=50Mbps") as one:
+        interface = next(iter(one.rows().values()))["ports"][0]["interface"]
+        link = ["ip", "-n", one.blueprint.namespace, "link"]
+        for old, new in ((interface, "other"), ("other", interface)):
+            for change in (["set", old, "down"], ["set", old, "name", new], ["set", new, "up"]):
+                subprocess.run([*link, *change], check=True)
+            text = "was renamed to other" if new == "other" else "is there again"
+            until(lambda: says(one, interface, text), f"{new} is named")  # noqa: B023
+        assert unanswered(one.hosts[0], list(one.hosts[1:])) == []
+        subprocess.run([*link, "delete", interface], check=True)
+        until(lambda: says(one, interface, "no interface has this name any more"), "its end is named")
 
 
 @pytest.mark.long

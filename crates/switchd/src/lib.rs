@@ -8,6 +8,7 @@ pub mod bpf;
 #[allow(missing_docs)]
 pub mod config;
 mod filters;
+mod foreigners;
 #[allow(missing_docs)]
 pub mod layout;
 #[allow(missing_docs)]

@@ -1,12 +1,14 @@
 //! Network interfaces: their carrier state, and a socket that sends frames.
 
-use pathloom_daemon_support::netlink::{message, messages, number32, Message, Socket, SocketFlags, DUMP, ROUTE};
+use pathloom_daemon_support::netlink::{
+    attributes, find, message, messages, number32, Message, Socket, SocketFlags, DUMP, ROUTE,
+};
 use pathloom_daemon_support::system;
 use pathloom_model::PortNo;
 use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use rustix::net::{socket_with, AddressFamily, SocketType};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -14,6 +16,12 @@ use std::path::Path;
 const SEND_BUFFER_BYTES: usize = 1 << 24;
 const EVENTS_BUFFER_BYTES: usize = 1 << 22;
 const IFF_LOWER_UP: u32 = 1 << 16;
+/// Bytes of struct ifinfomsg (linux/rtnetlink.h).
+const HEADER_BYTES: usize = 16;
+/// The XDP programs of an interface (IFLA_XDP), and the part that says how one is attached (IFLA_XDP_ATTACHED), which is 0
+/// without one (linux/if_link.h).
+const XDP: u16 = 43;
+const XDP_ATTACHED: u16 = 2;
 
 /// Moves this thread into a network namespace. It must be the only thread of the process.
 pub fn enter(namespace: &Path) -> io::Result<()> {
@@ -27,6 +35,16 @@ pub fn index_of(interface: &str) -> Option<u32> {
     // SAFETY: the name ends with a zero byte.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     (index != 0).then_some(index)
+}
+
+/// Returns the name of an interface of this namespace. `None` if no interface has this index.
+#[allow(unsafe_code)]
+pub fn name_of(index: u32) -> Option<String> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
+    // SAFETY: the kernel writes at most that many bytes, with a zero byte at the end.
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
+    let text = (!found.is_null()).then(|| CStr::from_bytes_until_nul(&name).ok())??;
+    Some(text.to_string_lossy().into_owned())
 }
 
 /// A socket that sends whole frames and receives none.
@@ -72,6 +90,8 @@ pub struct Changes {
     pub up: BTreeMap<u32, bool>,
     /// Interfaces of which a tc filter or a queueing discipline was deleted.
     pub stripped: BTreeSet<u32>,
+    /// Whether interfaces have an XDP program, by index.
+    pub xdp: BTreeMap<u32, bool>,
 }
 
 /// Watches which interfaces have carrier, and which lose tc filters.
@@ -120,13 +140,22 @@ fn read_links(datagram: &[u8], into: &mut Changes) {
         let word = |at: usize| body.get(at..).and_then(number32);
         let (Some(index), Some(flags)) = (word(4), word(8)) else { continue };
         match kind {
-            libc::RTM_NEWLINK => drop(into.up.insert(index, flags & IFF_LOWER_UP != 0 && flags & 1 != 0)),
+            libc::RTM_NEWLINK => {
+                into.up.insert(index, flags & IFF_LOWER_UP != 0 && flags & 1 != 0);
+                into.xdp.extend(has_xdp(body).map(|has| (index, has)));
+            }
             libc::RTM_DELLINK => drop(into.up.insert(index, false)),
             // The index is at the same place in struct tcmsg.
             libc::RTM_DELQDISC | libc::RTM_DELTFILTER => drop(into.stripped.insert(index)),
             _ => {}
         }
     }
+}
+
+/// Whether the interface of a message has an XDP program. `None` if the message does not say it.
+fn has_xdp(body: &[u8]) -> Option<bool> {
+    let (_, value) = attributes(body.get(HEADER_BYTES..)?).find(|&(kind, _)| kind == XDP)?;
+    Some(*find(value, XDP_ATTACHED)?.first()? != 0)
 }
 
 /// Assignment of ports to the indices of their interfaces.
@@ -149,6 +178,7 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathloom_daemon_support::netlink::{put, NESTED};
 
     fn about(kind: u16, index: u32, flags: u32) -> Vec<u8> {
         let mut body = vec![0; 4];
@@ -172,6 +202,29 @@ mod tests {
         read_links(&bytes, &mut found);
         assert_eq!(found.up, [(7, true), (8, false), (9, false), (10, false)].into());
         assert_eq!(found.stripped, [12].into());
+    }
+
+    #[test]
+    fn an_interface_tells_whether_it_has_an_xdp_program() {
+        let told = |attached: Option<u8>| {
+            let mut value = Vec::new();
+            attached.into_iter().for_each(|attached| put(&mut value, XDP_ATTACHED, &[attached]));
+            let mut body = about(libc::RTM_NEWLINK, 7, 1)[16..16 + HEADER_BYTES].to_vec();
+            put(&mut body, 3, b"eth0\0");
+            put(&mut body, XDP | NESTED, &value);
+            let mut found = Changes::default();
+            read_links(&message(libc::RTM_NEWLINK, 0, 0, &body), &mut found);
+            assert_eq!(found.up, [(7, false)].into());
+            found.xdp
+        };
+        assert_eq!([0, 1, 2].map(|attached| told(Some(attached))), [false, true, true].map(|has| [(7, has)].into()));
+        assert_eq!(told(None), BTreeMap::new());
+    }
+
+    #[test]
+    fn an_index_has_a_name_while_its_interface_exists() {
+        assert_eq!(index_of("lo").and_then(name_of).as_deref(), Some("lo"));
+        assert_eq!(name_of(u32::MAX), None);
     }
 
     #[test]

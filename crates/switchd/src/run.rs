@@ -4,6 +4,7 @@
 use crate::bpf::{self, Bpf, FlowTable};
 use crate::config::{Config, Role};
 use crate::filters::Filters;
+use crate::foreigners::Foreigners;
 use crate::layout::{Flow as KernelFlow, Path as KernelPath, Port};
 use crate::links::{enter, index_of, Changes, Links, Numbers, Sender};
 use crate::show::{self, refused_name, PortRow, Report};
@@ -152,8 +153,7 @@ struct Running {
     check_due: Nanos,
     /// Number of times that the BPF program was put back, by port.
     put_back: BTreeMap<PortNo, u64>,
-    /// Programs that run before the tc filter of the switch, by port.
-    preceding: BTreeMap<PortNo, Vec<String>>,
+    foreigners: Foreigners,
     /// Per port: number of refused or limited frames in the last message, and earliest time of the next message.
     named: BTreeMap<PortNo, (u64, Nanos)>,
 }
@@ -225,7 +225,7 @@ impl Running {
             program,
             check_due: now.saturating_add(CHECK_AFTER),
             put_back: BTreeMap::new(),
-            preceding: BTreeMap::new(),
+            foreigners: Foreigners::default(),
             named: BTreeMap::new(),
         };
         running.begin(before)?;
@@ -338,10 +338,12 @@ impl Running {
             self.check_due = self.out.clock.now();
         }
         self.put_programs_back(|index| found.stripped.contains(&index));
+        self.foreigners.name_xdp(&self.config.ports, &self.out.numbers, &found.xdp);
         if found.up.is_empty() {
             return;
         }
         self.find_lost_interfaces();
+        self.foreigners.name_renamed(&self.config.ports, &self.out.numbers);
         let now = self.out.clock.now();
         for (index, up) in found.up {
             let Some(&port) = self.out.numbers.port_of.get(&index) else { continue };
@@ -380,26 +382,6 @@ impl Running {
             match self.attach(&port) {
                 Ok(()) => *self.put_back.entry(number).or_default() += 1,
                 Err(problem) => warn!("{about}: {problem}; it forwards nothing. The switch tries again every 5 s"),
-            }
-        }
-    }
-
-    /// Names programs of others that get the frames of a port before the switch, and may take them.
-    fn name_preceding(&mut self) {
-        for port in &self.config.ports {
-            let now = bpf::preceding(&port.interface);
-            let names = now.join(", ");
-            if self.preceding.insert(PortNo(port.number), now.clone()).unwrap_or_default() == now {
-                continue;
-            }
-            let about = format!("port {} ({})", port.number, port.interface);
-            if now.is_empty() {
-                info!("{about}: no tcx program runs before the switch any more");
-            } else {
-                warn!(
-                    "{about}: tcx programs of others run before the tc filter of the switch, and may take its frames: \
-                     {names}. Detach them, or give the switch another interface"
-                );
             }
         }
     }
@@ -456,7 +438,9 @@ impl Running {
         if now >= self.check_due {
             self.check_due = now.saturating_add(CHECK_AFTER);
             self.put_programs_back(|_| true);
-            self.name_preceding();
+            self.foreigners.name_preceding(&self.config.ports);
+            // The kernel reports XDP programs that `ip` attaches, and lists those that are attached by a BPF link.
+            let _ = self.links.ask();
         }
     }
 
