@@ -161,6 +161,8 @@ def test_hosts_get_the_settings_of_the_transport() -> None:
     assert stack.sysctls["net.ipv4.tcp_sack"] == "0"
     assert stack.sysctls["net.ipv4.tcp_limit_output_bytes"] == "2800"
     # Segments of 1448 bytes without time stamps take as long as those of the simulator, which have them.
+    tuned = hosts.host_stack("newreno", "newreno:rwnd=auto")
+    assert tuned.sysctls["net.ipv4.tcp_rmem"] == "4096 131072 6291456"
     usual = hosts.host_stack("newreno", None)
     assert "advmss 1448" in usual.route
     assert (usual.sysctls["net.ipv4.tcp_timestamps"], usual.missing_header_bytes) == ("0", 12)

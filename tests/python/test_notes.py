@@ -248,3 +248,37 @@ def test_a_transport_that_does_not_fit_the_hosts_of_a_scheme_is_noted() -> None:
     assert noted("loom", "cubic") == said
     assert noted("reps", "roce") == ["scheme reps: its hosts run uec, so --transport roce has no effect on them"]
     assert noted("loom", "ndp:window=2") == noted("loom:hosts=tcp", "dctcp:gain=0.1") == noted("ecmp", "cubic") == []
+
+
+@pytest.mark.parametrize(
+    ("transport", "first"), [(None, "SYN"), ("newreno:handshake=off", "first segment")], ids=["syn", "data"]
+)
+@pytest.mark.parametrize("scheme", ["ecmp", "mptcp:subflows=2"])
+def test_flows_whose_first_segment_was_lost_are_noted(transport: str | None, first: str, scheme: str) -> None:
+    fabric = "fat-tree:k=4,rate=1Gbps,buffer=50"
+    found = notes(fabric=fabric, schemes=[scheme], transport=transport, duration="20ms", faults=["0s:loss:e0_0-h0:1"])
+    # The flow from h0 and the one to it, in each of two runs.
+    text = f"scheme {scheme}: 4 of 32 flows delivered nothing, because their {first} or its answer was lost; "
+    (own,) = [note for note in found if "delivered nothing" in note]
+    assert own.startswith(text + "a host sends it again after 1 s (initial_rto); without them, the lowest")
+    assert not any("delivered nothing" in note for note in notes(fabric=fabric, schemes=[scheme], duration="20ms"))
+
+
+def test_flows_that_a_full_queue_locks_out_are_noted(tmp_path: Path) -> None:
+    fabric = tmp_path / "star.csv"
+    links = ["a,s,1Gbps,1us", "b,s,1Gbps,1us", "s,t,1Gbps,1us", "r,t,1Gbps,1us"]
+    fabric.write_text("\n".join(["source,target,rate,delay", *links, ""]), encoding="utf-8")
+
+    def own(transport: str) -> list[str]:
+        found = notes(
+            fabric=f"{fabric}:leaves=hosts",
+            traffic="long-lived:pattern=incast",
+            transport=transport,
+            duration="500ms",
+            runs=1,
+        )
+        return [note for note in found if "a full queue" in note]
+
+    (note,) = own("newreno:jitter=0s,min_rto=5ms")
+    assert note.startswith("scheme ecmp: 1 of 2 flows had 5 time-outs or more")
+    assert own("newreno:min_rto=5ms") == []

@@ -7,7 +7,13 @@ use crate::{mptcp, roce, uec};
 /// The keys of windows and time-outs that every TCP transport has.
 const WINDOW_KEYS: &[TransportKey] = &[
     key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
-    key("rwnd", "16MiB", "receive window, which limits the unacknowledged bytes", "RFC 9293 §3.8"),
+    key(
+        "rwnd",
+        "16MiB",
+        "receive window, which limits the unacknowledged bytes: a size, or auto: 64 KiB at first, and up to 3 MiB if a \
+         receiver reads more in a round trip; Linux: auto",
+        "RFC 9293 §3.8; Fisk, Feng 2001",
+    ),
     key("ssthresh", "none", "initial slow-start threshold, a size; none means no limit", "RFC 5681 §3.1"),
     key(
         "mss",

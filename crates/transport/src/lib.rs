@@ -35,6 +35,7 @@ pub mod packets;
 mod rack;
 mod ranges;
 mod receiver;
+mod right_sizing;
 pub mod roce;
 mod rtt;
 mod sack;

@@ -2,6 +2,7 @@
 
 use crate::ends::PacketSettings;
 use crate::mptcp::{self, MptcpSettings};
+use crate::right_sizing;
 use crate::roce::{self, RoceSettings};
 use crate::streams::StreamSettings;
 use crate::uec::{self, UnorderedSettings};
@@ -21,8 +22,12 @@ pub struct Settings {
     pub mss_bytes: u32,
     /// Initial congestion window (RFC 5681 §3.1; the papers use 12 KB).
     pub initial_window_bytes: u64,
-    /// Receive window; limits the unacknowledged bytes.
+    /// Receive window; limits the unacknowledged bytes. If receivers tune it, its maximum.
     pub receive_window_bytes: u64,
+    /// Whether receivers tune the receive window, as Linux does.
+    // Settings written before this option existed mean `false`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tunes_receive_window: bool,
     /// Initial slow-start threshold (RFC 5681 §3.1: "arbitrarily high").
     pub initial_ssthresh_bytes: u64,
     /// Minimum retransmission time-out (RFC 6298 §2.4 says 1 s, Linux 200 ms).
@@ -123,6 +128,7 @@ impl Default for Settings {
             mss_bytes: 1448,
             initial_window_bytes: 12_000,
             receive_window_bytes: 16 << 20,
+            tunes_receive_window: false,
             initial_ssthresh_bytes: u64::MAX,
             min_rto: Nanos::from_millis(200),
             max_rto: Nanos::from_secs(60),
@@ -220,10 +226,12 @@ impl TransportSpec {
         };
         let d = Settings { sack, congestion, ..Settings::default() };
         let [handshake, standing] = spec.choice("handshake", &HANDSHAKES)?.unwrap_or([d.handshake, d.standing]);
+        let (receive_window_bytes, tunes_receive_window) = right_sizing::read(&spec, d.receive_window_bytes)?;
         let settings = Settings {
             mss_bytes: spec.size_bytes("mss")?.map_or(Ok(d.mss_bytes), |mss| bounded_mss(&spec, mss))?,
             initial_window_bytes: spec.size_bytes("iw")?.unwrap_or(d.initial_window_bytes),
-            receive_window_bytes: spec.size_bytes("rwnd")?.unwrap_or(d.receive_window_bytes),
+            receive_window_bytes,
+            tunes_receive_window,
             initial_ssthresh_bytes: spec.size_bytes("ssthresh")?.unwrap_or(d.initial_ssthresh_bytes),
             min_rto: positive_time(&spec, "min_rto", d.min_rto)?,
             max_rto: positive_time(&spec, "max_rto", d.max_rto)?,
@@ -281,6 +289,13 @@ impl TransportSpec {
             TransportSpec::Uec(settings) => &settings.common,
             TransportSpec::Roce(settings) => &settings.common,
         }
+    }
+
+    /// Returns the settings of the ends of each TCP connection: as [`TransportSpec::settings`], but the receive window that
+    /// receivers of MPTCP tune is that of the connection (RFC 8684 §3.3.4), so subflows have its maximum.
+    pub fn settings_of_ends(&self) -> Settings {
+        let own = self.settings();
+        Settings { tunes_receive_window: own.tunes_receive_window && self.mptcp().is_none(), ..own.clone() }
     }
 
     /// Returns this transport with the TCP settings of `given`, including those that `given` leaves at their

@@ -16,6 +16,8 @@ from pathloom.specs import keys_of
 
 WHOLE_LENGTH = 8
 """Prefix length: every address of a fabric is in 10.0.0.0/8, which each host reaches directly on its link."""
+FIRST_BUFFER_BYTES = 131_072
+"""Receive buffer of a new connection whose window tunes itself: the default of Linux."""
 SEGMENT_OVERHEAD_BYTES = 800
 """Approximate memory that Linux counts for a segment besides its payload. Half or twice as much works as well."""
 MPTCP = "mptcp"
@@ -179,12 +181,13 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
     route.append(f"advmss {settings['mss_bytes']}")
     if settings["ack_every"] == 1:
         route.append("quickack 1")
-    # The receive window is open from the start. The kernel counts half of a buffer for itself.
+    # The kernel counts half of a buffer for itself. Unless it tunes the receive window, that is open from the start.
     receive = 2 * settings["receive_window_bytes"]
+    first = FIRST_BUFFER_BYTES if settings.get("tunes_receive_window") else receive
     # An interface holds two segments of a connection. The kernel counts their memory, which includes the payload. Its
     # own limit would follow the pacing rate, which is set high here.
     held = 2 * settings["mss_bytes"] + SEGMENT_OVERHEAD_BYTES
-    memory = {"net.ipv4.tcp_rmem": f"4096 {receive} {receive}", "net.ipv4.tcp_limit_output_bytes": str(held)}
+    memory = {"net.ipv4.tcp_rmem": f"4096 {first} {receive}", "net.ipv4.tcp_limit_output_bytes": str(held)}
     return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route), TIMESTAMP_BYTES)
 
 

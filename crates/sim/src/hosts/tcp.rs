@@ -76,7 +76,7 @@ impl Tcp {
     pub(super) fn new(fabric: &Fabric, transfers: usize, settings: &HostSettings<'_>) -> Tcp {
         let HostSettings { transport, needs, control, deployment, seed, .. } = settings;
         let keeps_windows = transport.mptcp().is_none() && transport.streams().is_none();
-        let own = transport.settings();
+        let own = &transport.settings_of_ends();
         // Switch programs find paths, and some schemes the subflows of a connection, by the SYN exchange.
         let stands = own.standing && deployment.is_none() && !needs.subflows;
         Tcp {

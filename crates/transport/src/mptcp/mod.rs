@@ -10,7 +10,7 @@
 //!    ([`Sender::room_bytes`]), [`Connection::assign`] returns the length of a chunk. The driver adds the chunk by
 //!    [`Sender::extend`].
 //! 2. For every acknowledgement of a subflow, the driver calls [`Connection::prepare`] before the sender handles it,
-//!    and [`Connection::handle_ack`] afterwards. After an expired timer, it calls [`Connection::handle_timeout`].
+//!    and [`Connection::handle_ack`] and [`Connection::tune_receive_window`] afterwards. After an expired timer, it calls [`Connection::handle_timeout`].
 //! 3. [`Connection::deliver`] converts the bytes that a subflow's receiver has delivered in order to ranges of the
 //!    stream, as the DSS options of those segments would, and adds them to the [`Reassembly`].
 //!
@@ -29,9 +29,11 @@ pub use settings::{Coupling, MptcpSettings, PathManager, Scheduler, MOST_SUBFLOW
 pub(crate) use settings::{KEYS, NAME};
 pub use stream::Reassembly;
 
+use crate::right_sizing::RightSizing;
 use crate::Sender;
 use coupling::Path;
 use mapping::Mappings;
+use pathloom_model::Nanos;
 use std::collections::VecDeque;
 use stream::{PositionHint, Prefix, MOST_WINDOW};
 
@@ -49,6 +51,8 @@ pub struct Connection {
     /// Bytes of the stream that any subflow has acknowledged.
     acked: Prefix,
     receive_window: u64,
+    /// How the receiver tunes its window, if it does.
+    sizing: Option<Box<RightSizing>>,
     scheduler: Scheduler,
     coupling: Coupling,
     subflows: Vec<Subflow>,
@@ -104,12 +108,15 @@ impl Connection {
     /// Creates a connection of `size_bytes`, or with endless data if `None`, without subflows.
     pub fn new(settings: &MptcpSettings, size_bytes: Option<u64>) -> Connection {
         let mss = u64::from(settings.tcp.mss_bytes);
+        let sizing = settings.tcp.right_sizing();
+        let receive_window = sizing.as_ref().map_or(settings.tcp.receive_window_bytes, |sizing| sizing.window());
         Connection {
             mss,
             size: size_bytes.unwrap_or(u64::MAX),
             next: 0,
             acked: Prefix::default(),
-            receive_window: settings.tcp.receive_window_bytes.clamp(mss, MOST_WINDOW),
+            receive_window: receive_window.clamp(mss, MOST_WINDOW),
+            sizing,
             scheduler: settings.scheduler,
             coupling: settings.coupling,
             subflows: Vec::new(),
@@ -263,6 +270,17 @@ impl Connection {
         let go_on = progress > 0 && self.starved && self.has_work();
         self.starved &= !go_on;
         go_on
+    }
+
+    /// Lets the receiver tune its window, after an acknowledgement. Its round trip is the longest one of all subflows, as
+    /// in Linux.
+    #[inline]
+    pub fn tune_receive_window(&mut self, now: Nanos) {
+        if let Some(sizing) = &mut self.sizing {
+            let known = self.subflows.iter().map(|one| one.path.rtt).filter(|&rtt| rtt < Path::UNKNOWN);
+            let grown = known.max().and_then(|longest| sizing.measure(now, longest, self.acked.next));
+            self.receive_window = grown.map_or(self.receive_window, |bytes| bytes.min(MOST_WINDOW));
+        }
     }
 
     /// Handles an expired retransmission timer of a subflow: its unacknowledged bytes are assigned to the other

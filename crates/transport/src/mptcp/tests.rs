@@ -154,6 +154,9 @@ impl World {
                 self.connection.prepare(one, sender);
                 sender.handle_sack(now, ack, &blocks);
                 let others = self.connection.handle_ack(one, sender);
+                self.connection.tune_receive_window(now);
+                let beyond = self.connection.next - self.connection.acked.next;
+                assert!(beyond <= self.connection.receive_window, "more than the receiver has room for");
                 self.pump(now, one, usize::MAX);
                 if others {
                     self.pump_all(now);
@@ -378,4 +381,32 @@ fn assigned_bytes_respect_the_receive_window() {
     assert_eq!((connection.join(), connection.join()), (0, 1));
     let given = std::iter::from_fn(|| connection.assign(0, 7 * MSS).or_else(|| connection.assign(1, MSS))).sum::<u64>();
     assert_eq!(given, 40 * MSS);
+}
+
+#[test]
+fn a_tuned_receive_window_grows_with_what_all_subflows_bring_in_the_longest_round_trip() {
+    let set = settings(Coupling::Uncoupled, Scheduler::LowestRtt, true);
+    let run = |tunes: bool, window: u64, ssthresh_segments: u64| {
+        let mut set = set.clone();
+        set.tcp.receive_window_bytes = window;
+        set.tcp.initial_ssthresh_bytes = ssthresh_segments * MSS;
+        let ends = Settings { tunes_receive_window: false, ..set.tcp.clone() };
+        set.tcp.tunes_receive_window = tunes;
+        let mut world = World::new(&set, 3_000_000, &[clean(500), clean(2_000)]);
+        for end in &mut world.ends {
+            end.sender = Sender::without_data(&ends);
+        }
+        (world.run(), world.connection.receive_window)
+    };
+    let (large, small, tuned) = (run(false, 3 << 20, 1_000), run(false, 64 << 10, 1_000), run(true, 3 << 20, 1_000));
+    assert!(tuned.1 > 200_000 && tuned.1 <= 3 << 20, "{}", tuned.1);
+    // The first longest round trip, of 4 ms, has to be over before the window can grow.
+    assert!(
+        tuned.0 <= large.0 + Nanos::from_millis(8) && tuned.0 + Nanos::from_millis(20) < small.0,
+        "{tuned:?} {small:?}"
+    );
+    // 8 segments in 1 ms and 8 in 4 ms are 40 segments in the longest round trip; twice that and 16 more are 96, and the
+    // growth from 10 to 40 adds up to six times as many.
+    let slow = run(true, 3 << 20, 4).1;
+    assert!(slow < 40 * 96 * MSS && slow < tuned.1, "{slow}");
 }

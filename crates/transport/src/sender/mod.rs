@@ -5,6 +5,7 @@
 //! Byte numbers start at 0 and have 64 bits; the SYN and the FIN have no number. The FIN is part of the last segment,
 //! so a transfer is over when its last byte is acknowledged.
 
+mod receive_window;
 mod selective;
 mod standing;
 mod timers;
@@ -16,6 +17,7 @@ use crate::settings::{Reordering, Settings, HEADER_BYTES};
 use crate::timer_clock::TimerClock;
 use crate::window::{law::Echo, Window};
 use pathloom_model::Nanos;
+use receive_window::ReceiveWindow;
 pub use standing::Standing;
 pub use timers::TimeoutWait;
 
@@ -118,7 +120,7 @@ pub struct Sender {
     /// Value of `high` when the last loss was detected (RFC 6582 §3.2).
     recover: Option<u64>,
     pace_at: Nanos,
-    receive_window: u64,
+    receive_window: ReceiveWindow,
     least_flight: u64,
     waited: TimeoutWait,
 }
@@ -130,6 +132,7 @@ impl Sender {
 
     /// Creates a closed sender of `size_bytes`, or of endless data if `None`.
     pub fn new(settings: &Settings, size_bytes: Option<u64>) -> Sender {
+        let receive_window = ReceiveWindow::new(settings);
         Sender {
             phase: Phase::Closed,
             send_first: false,
@@ -154,8 +157,9 @@ impl Sender {
             probing: false,
             rack: settings.detects_by_time().then(|| Box::new(Rack::new(settings.delayed_ack))),
             scoreboard: settings.sack.then(|| Box::new(Scoreboard::new(u64::from(settings.mss_bytes)))),
-            window: Window::new(settings),
-            receive_window: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
+            window: Window::new(settings, receive_window.bytes),
+            flight_limit: receive_window.bytes,
+            receive_window,
             recover: None,
             rtt: RttEstimator::new(settings),
             timing: None,
@@ -164,7 +168,6 @@ impl Sender {
             pace_bps: settings.pace_bps,
             pace_at: Nanos::ZERO,
             provided: false,
-            flight_limit: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
             least_flight: u64::from(settings.mss_bytes)
                 * u64::from(LEAST_FLIGHT_SEGMENTS.max(settings.ack_every.saturating_mul(2))),
             retransmits: 0,
@@ -338,16 +341,22 @@ impl Sender {
             (Some(rate_bps), Some(rtt)) => {
                 let bytes = FLIGHT_ROUND_TRIPS * u128::from(rate_bps) * u128::from(rtt.0) / 8_000_000_000;
                 let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight);
-                bytes.saturating_add(self.una / FLIGHT_OF_ACKED).min(self.receive_window)
+                bytes.saturating_add(self.una / FLIGHT_OF_ACKED).min(self.receive_window.bytes)
             }
             // Before the first RTT sample, the initial window limits the bytes in flight.
-            _ => self.receive_window,
+            _ => self.receive_window.bytes,
         };
     }
 
-    fn sample_rtt(&mut self, rtt: Nanos) {
+    /// A segment that was sent at `sent` is acknowledged. At most one per round trip is timed.
+    fn sample_rtt(&mut self, sent: Nanos, now: Nanos) {
+        let rtt = now.saturating_sub(sent);
         self.rtt.sample(rtt);
-        if self.provided {
+        let grows = self.receive_window.grows(now, rtt, self.una);
+        if grows {
+            self.window.set_most(self.receive_window.bytes);
+        }
+        if grows || self.provided {
             self.limit_flight();
         }
     }
@@ -361,7 +370,7 @@ impl Sender {
         self.send_first = false;
         self.rto_at = None;
         match self.timing.take() {
-            Some((_, sent)) => self.sample_rtt(now.saturating_sub(sent)),
+            Some((_, sent)) => self.sample_rtt(sent, now),
             // RFC 6298 §5.7 and RFC 5681 §3.1: a lost SYN means a window of one segment and a time-out of 3 s.
             None => {
                 self.rtt.after_repeated_syn();
@@ -413,7 +422,7 @@ impl Sender {
         self.next = self.next.max(ack);
         if let Some((end, sent)) = self.timing {
             if ack >= end {
-                self.sample_rtt(now.saturating_sub(sent));
+                self.sample_rtt(sent, now);
                 self.timing = None;
             }
         }

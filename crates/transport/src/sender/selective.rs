@@ -73,7 +73,7 @@ impl Sender {
             (high - una) - board.sacked_within(una, high)
         };
         let free = self.window.bytes().min(self.flight_limit).saturating_sub(outstanding);
-        let free = free.min((una + self.receive_window).saturating_sub(high));
+        let free = free.min((una + self.receive_window.bytes).saturating_sub(high));
         if free >= self.mss {
             free - free % self.mss
         } else {
@@ -92,7 +92,7 @@ impl Sender {
         if self.probing {
             // RFC 8985 §7.3: new data if there are any, otherwise the last segment. The window does not limit it.
             let len = self.mss.min(self.limit - high);
-            if len > 0 && high + len <= una + self.receive_window {
+            if len > 0 && high + len <= una + self.receive_window.bytes {
                 return Some((high, len));
             }
             return board.last_missing(una, high).map(|(start, end)| (start, end - start));
@@ -104,7 +104,7 @@ impl Sender {
             let len = self.mss.min(until - self.next).min(self.limit - self.next);
             let outstanding = (self.next - una) - board.sacked_within(una, self.next);
             let fits = outstanding + len <= self.window.bytes().min(self.flight_limit)
-                && self.next + len <= una + self.receive_window;
+                && self.next + len <= una + self.receive_window.bytes;
             return (len > 0 && fits).then_some((self.next, len));
         }
         // RFC 6675 §5 (C) and NextSeg of §4.
@@ -119,7 +119,7 @@ impl Sender {
             return again.map(|(start, end)| (start, end - start));
         }
         let new = (high, self.mss.min(self.limit - high));
-        let new = (new.1 > 0 && high + new.1 <= una + self.receive_window).then_some(new);
+        let new = (new.1 > 0 && high + new.1 <= una + self.receive_window.bytes).then_some(new);
         let range = |(start, end): (u64, u64)| (start, end - start);
         // By time, retransmissions that arrive show whether earlier segments are lost, the last ones too.
         let needs_rescue = !board.rescued && self.rack.is_none();

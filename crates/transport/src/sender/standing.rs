@@ -1,16 +1,18 @@
 //! Connections that stand: what a host keeps between two transfers on the same connection.
 
+use super::receive_window::ReceiveWindow;
 use super::Sender;
 use crate::rtt::RttEstimator;
 use crate::window::Window;
 use crate::Settings;
 use pathloom_model::Nanos;
 
-/// The congestion window and the RTT estimate of a connection between two transfers.
+/// The congestion window, the RTT estimate and the tuned receive window of a connection between two transfers.
 #[derive(Clone, Debug)]
 pub struct Standing {
     window: Window,
     rtt: RttEstimator,
+    receive_window: ReceiveWindow,
     /// Time of the last segment sent or acknowledgement received.
     active_at: Nanos,
 }
@@ -20,7 +22,8 @@ impl Standing {
     pub fn new(settings: &Settings, round_trip: Nanos) -> Standing {
         let mut rtt = RttEstimator::new(settings);
         rtt.sample(round_trip);
-        Standing { window: Window::new(settings), rtt, active_at: Nanos::ZERO }
+        let receive_window = ReceiveWindow::new(settings);
+        Standing { window: Window::new(settings, receive_window.bytes), rtt, receive_window, active_at: Nanos::ZERO }
     }
 
     /// Creates the state of a connection that has carried data up to `now`, with this congestion window, in congestion
@@ -28,7 +31,9 @@ impl Standing {
     pub fn under_way(settings: &Settings, window_bytes: u64, round_trip: Nanos, now: Nanos) -> Standing {
         let mut rtt = RttEstimator::new(settings);
         rtt.sample(round_trip);
-        Standing { window: Window::settled(settings, window_bytes), rtt, active_at: now }
+        let receive_window = ReceiveWindow::under_way(settings, window_bytes);
+        let window = Window::settled(settings, receive_window.bytes, window_bytes);
+        Standing { window, rtt, receive_window, active_at: now }
     }
 
     /// Lets the connection continue in slow start.
@@ -43,7 +48,8 @@ impl Standing {
         if sender.in_recovery {
             window.on_recovered(sender.flight());
         }
-        Standing { window, rtt: sender.rtt, active_at: sender.active_at }
+        let receive_window = sender.receive_window.clone();
+        Standing { window, rtt: sender.rtt, receive_window, active_at: sender.active_at }
     }
 
     /// Lets a closed sender use this connection: it needs no SYN exchange, and continues with the window and the RTT
@@ -52,6 +58,8 @@ impl Standing {
         let idle = now.saturating_sub(self.active_at);
         sender.window = self.window.resumed(settings, idle, self.rtt.rto());
         sender.rtt = self.rtt;
+        sender.receive_window = self.receive_window.resumed(now);
+        sender.limit_flight();
         sender.send_first = false;
     }
 }

@@ -250,22 +250,22 @@ fn bytes_in_flight_are_limited_by_the_provided_rate() {
     assert_eq!(limit(80_000_000, &mut s, now), 200 * MSS + more);
     assert_eq!(limit(1, &mut s, now), 12 * MSS + more, "the minimum at any pace");
     s.set_pace(now, Some(u64::MAX));
-    assert_eq!(s.flight_limit, s.receive_window);
+    assert_eq!(s.flight_limit, s.receive_window.bytes);
     s.set_pace(now, None);
     assert_eq!(flights(&mut s, &mut now, rtt, 2), [64, 128], "the network provides no rate any more");
     // A setting of the host says nothing about the network.
     let mut s = open(&Settings { pace_bps: Some(8_000_000), ..settings() }, None);
-    s.sample_rtt(rtt);
-    assert_eq!(s.flight_limit, s.receive_window);
+    s.sample_rtt(Nanos::ZERO, rtt);
+    assert_eq!(s.flight_limit, s.receive_window.bytes);
 }
 
 #[test]
 fn a_longer_path_raises_the_flight_limit() {
     let mut s = open(&settings(), None);
     s.set_pace(Nanos::ZERO, Some(80_000_000));
-    s.sample_rtt(Nanos::from_millis(10));
+    s.sample_rtt(Nanos::ZERO, Nanos::from_millis(10));
     assert_eq!(s.flight_limit, 200 * MSS);
-    (0..128).for_each(|_| s.sample_rtt(Nanos::from_millis(50)));
+    (0..128).for_each(|_| s.sample_rtt(Nanos::ZERO, Nanos::from_millis(50)));
     assert_eq!(s.flight_limit, 1000 * MSS);
 }
 

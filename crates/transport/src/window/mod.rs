@@ -67,12 +67,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(settings: &Settings) -> Window {
+    /// The window of a new connection whose receiver has room for `receive_window` bytes.
+    pub(crate) fn new(settings: &Settings, receive_window: u64) -> Window {
         let mss = u64::from(settings.mss_bytes);
         let extent = Extent::new(mss, settings.initial_window_bytes.max(mss));
         Window {
             extent: Extent { ssthresh: settings.initial_ssthresh_bytes, ..extent },
-            most: settings.receive_window_bytes.max(mss) + mss,
+            most: receive_window.max(mss) + mss,
             byte_counting: settings.byte_counting,
             sack: settings.sack,
             law: Law::new(settings.congestion),
@@ -80,8 +81,8 @@ impl Window {
     }
 
     /// A window in congestion avoidance, with its threshold at its size.
-    pub(crate) fn settled(settings: &Settings, bytes: u64) -> Window {
-        let mut window = Window::new(settings);
+    pub(crate) fn settled(settings: &Settings, receive_window: u64, bytes: u64) -> Window {
+        let mut window = Window::new(settings, receive_window);
         window.extent.cwnd = bytes.clamp(window.extent.mss, window.most);
         window.extent.ssthresh = window.extent.cwnd;
         // CUBIC probes from a plateau at this window, and not as if no loss was known.
@@ -107,6 +108,11 @@ impl Window {
         self.extent.acked_in_avoidance = 0;
         self.law.on_resume();
         self
+    }
+
+    /// The receiver has room for more.
+    pub(crate) fn set_most(&mut self, receive_window: u64) {
+        self.most = receive_window + self.extent.mss;
     }
 
     /// Returns the number of bytes that can be unacknowledged.

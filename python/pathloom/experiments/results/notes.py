@@ -16,11 +16,13 @@ from pathloom.experiments.results.connecting import connection_notes
 from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.frames import frame_notes
 from pathloom.experiments.results.idle_faults import idle_faults
+from pathloom.experiments.results.lock_out import lock_out_notes
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.pauses import deadlock_notes
 from pathloom.experiments.results.recovery import fault_times_s, recoveries
 from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.timeouts import default_notes, timeout_notes
+from pathloom.experiments.results.unanswered import unanswered_notes
 from pathloom.experiments.settings.fault_times import fault_time_s
 from pathloom.experiments.settings.input_files import listed_files
 from pathloom.experiments.settings.model import FINISHED, PACKETS
@@ -268,6 +270,8 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     flows_never_started,
     default_notes,
     timeout_notes,
+    unanswered_notes,
+    lock_out_notes,
     frame_notes,
     connection_notes,
     changed_files,

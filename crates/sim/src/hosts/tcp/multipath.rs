@@ -151,6 +151,7 @@ impl Multipaths {
             subflow.sender.handle_syn_ack(now);
         }
         let concerns_others = multipath.connection.handle_ack(member, &subflow.sender);
+        multipath.connection.tune_receive_window(now);
         let ends = multipath.connection.is_finished();
         // If there is no byte to send, the first answer ends the connection.
         let delivers_nothing = ends && multipath.size == 0 && !std::mem::replace(&mut multipath.delivered, true);
