@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -66,6 +67,16 @@ def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are made but not drawn, and their files are empty. Drawing takes most of the time of a small result."""
+
+    def save(_figure: object, target: io.BytesIO, _kind: str, _dpi: int = 0, **_keys: int) -> None:
+        target.write(b"<svg></svg>")
+
+    monkeypatch.setattr("pathloom.report.plots.save_figure", save)
 
 
 def tree(folder: Path) -> list[str]:

@@ -46,6 +46,7 @@ def test_compare_fills_a_folder_and_prints_a_table(cli: Cli, tmp_path: Path) -> 
     assert [row["scheme"] for row in content["schemes"]] == ["spt", "ecmp"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_standard_output_has_only_json_if_asked(cli: Cli) -> None:
     outcome = cli("compare", *SMALL, "--schemes", "ecmp", "--runs", "1", "--json", "-", "--out", "results")
     content = json.loads(outcome.out)
@@ -220,6 +221,7 @@ def test_a_closed_pipe_prints_no_error() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tables_hold_every_flow_and_link(cli: Cli, tmp_path: Path) -> None:
     cli("compare", *SMALL, "--schemes", "spt,ecmp", "--runs", "2", "--out", "results")
     flows = pl.read_parquet(tmp_path / "results/flows.parquet")
@@ -237,6 +239,7 @@ def test_tables_hold_every_flow_and_link(cli: Cli, tmp_path: Path) -> None:
     assert spt.equals(ecmp)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_mptcp_is_a_scheme_and_a_transport(cli: Cli) -> None:
     options = ["--fabric", "fat-tree:k=4,rate=10Mbps,buffer=150", "--traffic", "long-lived:pattern=permutation"]
     options += ["--duration", "5s", "--json", "-"]

@@ -209,6 +209,7 @@ def test_an_interrupted_result_says_so(fabric: Fabric) -> None:
     assert {"mean", "ci95", "min", "p5"} <= set(content["schemes"][1]["throughput"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_result_ended_by_a_failed_tool_says_so(fabric: Fabric) -> None:
     result = synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2, failure=ToolError("`tc` ended with 2"))
     assert (result.complete, result.summary["complete"]) == (False, False)
@@ -230,6 +231,7 @@ def test_the_table_is_printed_even_if_the_folder_cannot_be_written(
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["complete"] is True
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_files_of_others_are_not_replaced(cli: Cli, fabric: Fabric, tmp_path: Path) -> None:
     place = tmp_path / "mine"
     place.mkdir()
@@ -257,6 +259,7 @@ def test_notes_on_runs_are_printed(fabric: Fabric, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.endswith("\nNote: made up.\n")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tables_have_the_stated_columns_and_read_back(fabric: Fabric, tmp_path: Path) -> None:
     result = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
     written = result.save(tmp_path / "results")
@@ -271,6 +274,7 @@ def test_tables_have_the_stated_columns_and_read_back(fabric: Fabric, tmp_path: 
     assert json.loads((tmp_path / "results/result.json").read_text(encoding="utf-8")) == json.loads(result.json())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_fabric_built_in_python_is_saved_with_the_result(tmp_path: Path) -> None:
     own = Fabric.from_networkx(diamond().to_networkx())
     result = synthetic.result(own, {"ecmp": 1.0}, runs=1)
@@ -310,6 +314,7 @@ def test_a_file_takes_the_place_of_neither_a_device_nor_a_link(tmp_path: Path) -
     assert {path.name for path in tmp_path.iterdir()} == {"pipe", "file", "link"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_new_result_replaces_all_files_of_the_old_one(fabric: Fabric, tmp_path: Path) -> None:
     own = Fabric.from_networkx(diamond().to_networkx())
     synthetic.result(own, {"spt": 0.6, "ecmp": 1.0}, runs=2).save(tmp_path)
@@ -321,6 +326,7 @@ def test_a_new_result_replaces_all_files_of_the_old_one(fabric: Fabric, tmp_path
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == json.loads(second.json())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path) -> None:
     results = [
         synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2),
@@ -333,6 +339,7 @@ def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path)
     assert names == set(FILES), "otherwise a file of an old result stays beside new ones"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_failed_save_leaves_the_folder_unchanged(
     fabric: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

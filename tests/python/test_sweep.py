@@ -33,6 +33,7 @@ points = [{rate = "10Mbps", load = 0.6}, {rate = "20Mbps", load = 0.3}, {rate = 
 pytestmark = pytest.mark.usefixtures("sweep_file")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_equals_a_comparison_at_each_point(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("sweep", "s.toml", "--out", "out", "--json", "s.json", "--jobs", "2")
     assert outcome.code == 0, outcome.err
@@ -83,11 +84,16 @@ def test_numbers_agree_in_all_outputs(cli: Cli, tmp_path: Path) -> None:
                 assert (tmp_path / f"out/{metric}-by-{axis}.{kind}").stat().st_size > 1000
     tex = (tmp_path / "out/points.tex").read_text(encoding="utf-8")
     assert tex.count(r"\\") == 9
-    # A sweep with other kinds of plots leaves none of the old plots.
-    cli("sweep", "s.toml", "--out", "out", "--plots", "pdf")
-    assert not list((tmp_path / "out").glob("*.svg"))
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_other_kinds_of_plots_leave_none_of_the_old_ones(cli: Cli, tmp_path: Path) -> None:
+    for kind in ("svg", "pdf"):
+        assert cli("sweep", "s.toml", "--out", "out", "--plots", kind).code == 0
+        assert {path.suffix for path in (tmp_path / "out").glob("*-by-*")} == {f".{kind}"}
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_list_of_points_instead_of_a_grid_and_with_one(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "list.toml").write_text(POINTS, encoding="utf-8")
     outcome = cli("sweep", "list.toml", "--out", "out")
@@ -113,6 +119,7 @@ def test_a_list_of_points_instead_of_a_grid_and_with_one(cli: Cli, tmp_path: Pat
     assert SweepPlan.of(both.record()).points == both.points
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_notes_that_differ_only_in_figures_are_printed_once(cli: Cli, tmp_path: Path) -> None:
     text = TOML.replace('["spt", "ecmp"]', '["hedera"]')
     (tmp_path / "s.toml").write_text(text, encoding="utf-8")
@@ -125,6 +132,7 @@ def test_notes_that_differ_only_in_figures_are_printed_once(cli: Cli, tmp_path: 
     assert len({note for note in notes if "its period of" in note}) > 1, "result.json has the figures of each point"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupt_while_plots_are_made_says_that_all_runs_are_kept(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +148,7 @@ def test_an_interrupt_while_plots_are_made_says_that_all_runs_are_kept(
     assert "16 of 16 runs are in out already" in cli("sweep", "s.toml", "--out", "out").err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_comparison_is_never_mixed_with_other_results_in_its_folder(cli: Cli, tmp_path: Path) -> None:
     common = ["--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.6", "--schemes", "spt,ecmp", "--runs", "1"]
     first = ["compare", *common, "--duration", "500ms", "--out", "out"]
@@ -161,6 +170,7 @@ def test_a_comparison_is_never_mixed_with_other_results_in_its_folder(cli: Cli, 
         assert tree(tmp_path / "busy") == ["runs"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_command_carries_out_only_missing_runs(cli: Cli, tmp_path: Path) -> None:
     cli("sweep", "s.toml", "--out", "out")
     first, before = content(tmp_path / "out"), stamps(tmp_path / "out")
@@ -178,6 +188,7 @@ def test_the_same_command_carries_out_only_missing_runs(cli: Cli, tmp_path: Path
     assert {name for name in names if after[name] != before[name]} == set(names[:3])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_grid_can_grow_and_an_old_result_is_not_replaced_unasked(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
     cli("sweep", "s.toml", "--out", "out")
     before, kept = content(tmp_path / "out"), stamps(tmp_path / "out")
@@ -251,11 +262,11 @@ def many(sweep_file: Path) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_a_sweep_killed_ten_times_gives_the_same_result(tmp_path: Path) -> None:
+def test_a_sweep_killed_five_times_gives_the_same_result(tmp_path: Path) -> None:
     chance = random.Random(7)
     killed = 0
     # On a busy machine a kill comes late, and more runs are finished by then.
-    while killed < 10 and runs_in(tmp_path) < 72:
+    while killed < 5 and runs_in(tmp_path) < 72:
         process = started(tmp_path)
         await_runs(process, tmp_path, runs_in(tmp_path) + chance.randint(1, 7))
         time.sleep(chance.uniform(0, 0.02))
