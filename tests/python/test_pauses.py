@@ -1,6 +1,8 @@
 """Priority-based flow control in results: figures, the table of links, and notes."""
 
 import pathloom as pl
+from pathloom.quantities import count_text
+from pathloom.report.tables import Table, control_table
 
 RING = "torus:dims=5,hosts=2,rate=10Gbps,pfc=20KB"
 CLOCKWISE = "long-lived:pattern=stride,stride=4"
@@ -43,9 +45,21 @@ def test_packets_are_counted_by_kind_where_the_transport_acknowledges_packets() 
         sums = {name: sum(run["kinds"][name] for run in row["runs"]) for name in found}
         assert found == sums
         assert all(row["packets"]["trimmed"] == found[name] for name in ("headers", "nacks") if found)
+        tables.append(control_table(result.summary_of_schemes))
         return found
+
+    tables: list[Table] = []
 
     ndp = kinds("ndp")
     assert ndp["headers"] > 0 and ndp["pulls"] > 0 and ndp["data"] > ndp["headers"]
     assert ndp["data_lost"] == ndp["requests"] == ndp["notices"] == 0
     assert kinds("newreno") == {}
+    of_ndp, of_tcp = tables
+    cells = dict(zip(of_ndp.headings, of_ndp.rows[0], strict=True))
+    named = {"nacks": "negative acknowledgements", "headers": "trimmed headers", "pulls": "pulls"}
+    assert {name: cells[name] for name in named.values()} == {
+        name: count_text(ndp[kind] / 2) for kind, name in named.items()
+    }
+    unsent = {"requests to send", "congestion notices"}
+    assert unsent.isdisjoint(of_ndp.headings)
+    assert not {*named.values(), *unsent} & set(of_tcp.headings)

@@ -176,6 +176,7 @@ def control_table(schemes: Sequence[Row]) -> Table:
         *_program_columns(),
         _Column("packets dropped", _share_of_packets("dropped"), percent_text),
         *([_Column("packets trimmed", trimmed, percent_text)] if any(map(trimmed, schemes)) else []),
+        *_kind_columns(schemes),
         *_pause_columns(),
         _Column("retransmissions", per_run("retransmits"), count_text),
         _Column("retransmission time-outs", per_run("timeouts"), count_text),
@@ -186,6 +187,30 @@ def control_table(schemes: Sequence[Row]) -> Table:
 def _size_column(name: str) -> _Column:
     """The column for one size of a scheme's state."""
     return _Column(name, lambda row: row["control"]["sizes"].get(name), count_text)
+
+
+KINDS = {
+    "nacks": "negative acknowledgements",
+    "headers": "trimmed headers",
+    "pulls": "pulls",
+    "requests": "requests to send",
+    "notices": "congestion notices",
+}
+"""Kinds of packets in `result.json` as the table calls them; pauses have columns of their own."""
+
+
+def _kind_columns(schemes: Sequence[Row]) -> list[_Column]:
+    """Columns for the kinds of packets that some scheme sent besides data and acknowledgements, per run."""
+
+    def per_run(kind: str) -> Callable[[Row], float | None]:
+        def value(row: Row) -> float | None:
+            found: float | None = (row.get("kinds") or {}).get(kind)
+            return found / len(row["runs"]) if found is not None else None
+
+        return value
+
+    sent = [kind for kind in KINDS if any((row.get("kinds") or {}).get(kind) for row in schemes)]
+    return [_Column(KINDS[kind], per_run(kind), count_text) for kind in sent]
 
 
 def _pause_columns() -> list[_Column]:
