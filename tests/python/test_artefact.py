@@ -18,6 +18,7 @@ from pathloom.artefact.layout import MANIFEST, digests_of
 from pathloom.experiments.running.execution import Execution
 from sweeping import SCHEME, TOML
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 SMALL = ("--fabric", "diamond:rate=10Mbps", "--duration", "1s")
 HADOOP = (*SMALL, "--traffic", "hadoop:load=0.5")
 RUNS = 16

@@ -16,6 +16,7 @@ from pathloom.experiments.results.diff import Change, diff
 from pathloom.experiments.results.saved import Loaded, load
 from pathloom.report.diff_table import numbers, setting_lines
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 COMPARE = ["compare", "--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "1s"]
 FLOWS = """flow,start,end,bytes
 a,0,1.5,20000

@@ -19,7 +19,7 @@ from pathloom.experiments.running.store import locked_store
 from pathloom.experiments.settings.input_files import named_files
 from sweeping import COMMAND, SCHEME, TOML, content, in_new_process, stamps
 
-pytestmark = pytest.mark.usefixtures("sweep_file")
+pytestmark = pytest.mark.usefixtures("sweep_file", "undrawn")
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 4096])
