@@ -207,12 +207,15 @@ pub enum Refusal {
     /// The group table is full.
     #[error("the group table is full; until its next session, the switch gets rules to single ports instead")]
     GroupsFull,
-    /// The switch does not support the kind, the weights or the number of buckets of the group.
+    /// The switch does not support groups, or not the identifier, the kind, the weights or the buckets of this one.
     #[error("it does not support such a group; until its next session, it gets rules to single ports instead")]
     GroupUnsupported,
     /// The meter table is full.
     #[error("the meter table is full; hosts with an agent pace their flows instead")]
     MetersFull,
+    /// The switch does not support meters, or not the rate, the burst or the bands of this one.
+    #[error("it does not support such a meter; hosts with an agent pace their flows instead")]
+    MeterUnsupported,
     /// A group or meter with this identifier exists.
     #[error("it has a group or meter with this identifier already; its tables are read again")]
     Exists,

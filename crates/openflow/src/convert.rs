@@ -347,16 +347,11 @@ pub fn may_succeed_later(error: &ErrorMessage<'_>) -> bool {
 
 /// Returns the meaning of an error for a controller (§A.4.4). Errors without a specific meaning are
 /// [`Refusal::Unsupported`]. The data of the error, which begins with the header of the refused message, distinguishes
-/// a refused group from a refused rule where the code does not.
+/// a refused group or meter from a refused rule where the code does not.
 pub fn refusal(error: &ErrorMessage<'_>) -> Refusal {
     let refused = error.data.get(1).copied();
     match (error.kind, error.code) {
         (error::FLOW_MOD_FAILED, 1) => Refusal::TableFull,
-        (error::GROUP_MOD_FAILED, 3) => Refusal::GroupsFull,
-        // OFPGMFC_WEIGHT_UNSUPPORTED, _OUT_OF_BUCKETS, _BAD_TYPE and _BAD_BUCKET.
-        (error::GROUP_MOD_FAILED, 2 | 4 | 10 | 12) => Refusal::GroupUnsupported,
-        (error::GROUP_MOD_FAILED, 0) | (error::METER_MOD_FAILED, 1) => Refusal::Exists,
-        (error::METER_MOD_FAILED, 10) => Refusal::MetersFull,
         (error::BAD_REQUEST, 5 | 10)
         | (error::BAD_ACTION, 6)
         | (error::BAD_INSTRUCTION, 8)
@@ -366,10 +361,19 @@ pub fn refusal(error: &ErrorMessage<'_>) -> Refusal {
         (error::FLOW_MOD_FAILED, 2) | (error::BAD_INSTRUCTION, 2) | (error::BAD_REQUEST, 9) => Refusal::BadTable,
         (error::BAD_ACTION, 4) | (error::GROUP_MOD_FAILED, 13) => Refusal::BadPort,
         (error::BAD_ACTION, 9) | (error::GROUP_MOD_FAILED, 8) => Refusal::UnknownGroup,
+        (error::GROUP_MOD_FAILED, 0) | (error::METER_MOD_FAILED, 1) => Refusal::Exists,
+        (error::GROUP_MOD_FAILED, 3) => Refusal::GroupsFull,
+        // The identifier, the type, the weights, the number or the actions of buckets, or a loop of groups.
+        (error::GROUP_MOD_FAILED, _) => Refusal::GroupUnsupported,
         (error::METER_MOD_FAILED, 3) => Refusal::UnknownMeter,
         // Open vSwitch answers a rule with an unknown meter with OFPMMFC_INVALID_METER.
         (error::METER_MOD_FAILED, 2) if refused == Some(Kind::FLOW_MOD) => Refusal::UnknownMeter,
-        (error::BAD_REQUEST, 1) if refused == Some(Kind::GROUP_MOD) => Refusal::GroupUnsupported,
+        (error::METER_MOD_FAILED, 10) => Refusal::MetersFull,
+        // The identifier, the flags, the rate, the burst or the bands.
+        (error::METER_MOD_FAILED, _) => Refusal::MeterUnsupported,
+        // A switch without groups or meters does not know the message; one with them may not know an action of a bucket.
+        (error::BAD_REQUEST | error::BAD_ACTION, _) if refused == Some(Kind::GROUP_MOD) => Refusal::GroupUnsupported,
+        (error::BAD_REQUEST, _) if refused == Some(Kind::METER_MOD) => Refusal::MeterUnsupported,
         _ => Refusal::Unsupported,
     }
 }

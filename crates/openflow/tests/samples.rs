@@ -249,6 +249,7 @@ fn each_refusal_has_its_own_cause() {
     use pathloom_model::rules::Refusal;
     const RULE: &[u8] = &[4, 14, 0, 56, 0, 0, 0, 1];
     const GROUP: &[u8] = &[4, 15, 0, 16, 0, 0, 0, 1];
+    const METER: &[u8] = &[4, 29, 0, 16, 0, 0, 0, 1];
     for (kind, code, data, why) in [
         (5, 1, RULE, Refusal::TableFull),
         (5, 2, RULE, Refusal::BadTable),
@@ -258,15 +259,29 @@ fn each_refusal_has_its_own_cause() {
         (1, 1, GROUP, Refusal::GroupUnsupported),
         (2, 4, GROUP, Refusal::BadPort),
         (2, 9, RULE, Refusal::UnknownGroup),
+        (2, 10, RULE, Refusal::Unsupported),
+        (2, 10, GROUP, Refusal::GroupUnsupported),
+        (1, 5, GROUP, Refusal::NotPermitted),
+        (1, 1, METER, Refusal::MeterUnsupported),
+        (1, 5, METER, Refusal::NotPermitted),
         (6, 0, GROUP, Refusal::Exists),
+        (6, 1, GROUP, Refusal::GroupUnsupported),
+        (6, 2, GROUP, Refusal::GroupUnsupported),
         (6, 3, GROUP, Refusal::GroupsFull),
         (6, 4, GROUP, Refusal::GroupUnsupported),
+        (6, 5, GROUP, Refusal::GroupUnsupported),
+        (6, 6, GROUP, Refusal::GroupUnsupported),
         (6, 8, GROUP, Refusal::UnknownGroup),
         (6, 10, GROUP, Refusal::GroupUnsupported),
+        (6, 12, GROUP, Refusal::GroupUnsupported),
         (6, 13, GROUP, Refusal::BadPort),
+        (6, 14, GROUP, Refusal::NotPermitted),
         (12, 1, &[], Refusal::Exists),
         (12, 2, RULE, Refusal::UnknownMeter),
-        (12, 2, &[], Refusal::Unsupported),
+        (12, 2, METER, Refusal::MeterUnsupported),
+        (12, 6, METER, Refusal::MeterUnsupported),
+        (12, 8, METER, Refusal::MeterUnsupported),
+        (12, 11, METER, Refusal::MeterUnsupported),
         (12, 3, &[], Refusal::UnknownMeter),
         (12, 10, &[], Refusal::MetersFull),
         (77, 7, &[], Refusal::Unsupported),

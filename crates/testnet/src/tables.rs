@@ -424,6 +424,7 @@ pub(crate) fn error(why: Refusal, of_group: bool, of_meter: bool) -> (u16, u16) 
         Refusal::GroupsFull => (GROUP_MOD_FAILED, 3),
         Refusal::GroupUnsupported => (GROUP_MOD_FAILED, 10),
         Refusal::MetersFull => (METER_MOD_FAILED, 10),
+        Refusal::MeterUnsupported => (METER_MOD_FAILED, 6),
         Refusal::Exists if of_meter => (METER_MOD_FAILED, 1),
         Refusal::Exists => (GROUP_MOD_FAILED, 0),
         Refusal::NotPermitted => (BAD_REQUEST, 5),

@@ -278,13 +278,31 @@ fn a_request_without_a_token_must_mean_this_server() {
         let _ = stream.write_all(asked.as_bytes());
         read_answer(stream).status
     };
-    for own in ["Host: localhost\r\n", "Host: 127.0.0.1:80\r\n", "Host: [::1]:80\r\n", "Host: Paths.Example.:8080\r\n"]
-    {
-        assert_eq!(status(own), 200, "{own}");
+    assert_eq!(status(""), 200, "no browser leaves it out");
+    for own in [
+        "localhost",
+        "LOCALHOST:8080",
+        "127.0.0.1:80",
+        "10.0.0.2",
+        "[::1]",
+        "[::1]:80",
+        "[::ffff:10.0.0.2]",
+        "paths.example",
+        "Paths.Example.:8080",
+    ] {
+        assert_eq!(status(&format!("Host: {own}\r\n")), 200, "{own}");
     }
-    for other in ["Host: evil.example\r\n", "Host: 127.0.0.1.evil.example\r\n", "Host: paths.example@evil.example\r\n"]
-    {
-        assert_eq!(status(other), 421, "{other}");
+    for other in [
+        "",
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "paths.example@evil.example",
+        "paths.example.evil.example:80",
+        "example",
+    ] {
+        assert_eq!(status(&format!("Host: {other}\r\n")), 421, "{other}");
     }
     let mut stream = connect(&lab, "127.0.0.1");
     let asked =
