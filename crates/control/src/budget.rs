@@ -15,6 +15,7 @@ use crate::cookies::is_way_back;
 use crate::flows::{Draining, Flow, FlowTable};
 use crate::labels::Labels;
 use crate::orphans::Orphans;
+use crate::plan::FlowKey;
 use crate::timers::Timer;
 use pathloom_model::{Nanos, NodeId};
 use pathloom_scheme::FlowId;
@@ -52,10 +53,15 @@ pub(crate) struct Budget {
 /// The host that a flow's rules are counted for: its sender. For a way back it is the sender of the flow whose way
 /// back it is.
 pub(crate) fn payer(flow: &Flow) -> NodeId {
-    if is_way_back(flow.key.id) {
-        flow.key.dst.host
+    payer_of(&flow.key)
+}
+
+/// Like [`payer`], for a flow that is not known yet.
+pub(crate) fn payer_of(key: &FlowKey) -> NodeId {
+    if is_way_back(key.id) {
+        key.dst.host
     } else {
-        flow.key.src.host
+        key.src.host
     }
 }
 

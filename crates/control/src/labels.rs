@@ -149,7 +149,7 @@ impl Labels {
     pub(crate) fn take(&mut self, cx: &mut Context, path: &Path, payer: NodeId) -> Option<u16> {
         let hops = hops(&cx.fabric, path);
         let label = self.choose(&hops)?;
-        self.claim(cx, &hops, label, Some(payer));
+        self.claim(cx, &hops, label, payer);
         Some(label)
     }
 
@@ -167,21 +167,22 @@ impl Labels {
         hops.iter().map(|&(at, _)| at).filter(missing).collect()
     }
 
-    /// Claims the rules of a version from a snapshot or a switch.
-    pub(crate) fn claim_version(&mut self, cx: &mut Context, version: &Version) {
+    /// Claims the rules of a version from a snapshot or a switch. Those that count for no host yet count for host `payer`.
+    pub(crate) fn claim_version(&mut self, cx: &mut Context, version: &Version, payer: NodeId) {
         if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {
             let hops = hops(&cx.fabric, path);
-            self.claim(cx, &hops, version.tag, None);
+            self.claim(cx, &hops, version.tag, payer);
         }
     }
 
-    fn claim(&mut self, cx: &mut Context, hops: &[(NodeId, Next)], label: u16, payer: Option<NodeId>) {
+    fn claim(&mut self, cx: &mut Context, hops: &[(NodeId, Next)], label: u16, payer: NodeId) {
         for &(at, next) in hops {
-            let fresh = LabelRule { payer, ..LabelRule::new(Some(next)) };
+            let fresh = LabelRule::new(Some(next));
             let known = self.0.contains_key(&(at, label));
             let rule = self.0.entry((at, label)).or_insert(fresh);
             rule.users += 1;
             rule.next = rule.next.or(Some(next));
+            rule.payer = rule.payer.or(Some(payer));
             if !known {
                 cx.count_rules(at, 1);
                 self.send(cx, at, label);

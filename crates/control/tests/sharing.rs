@@ -1,7 +1,7 @@
 //! Flows that share rules (OFPT §5.2: flow aggregation): the number of rules, and that no packet is lost and no rule
 //! remains.
 
-use pathloom_control::{Config, Controller};
+use pathloom_control::{Config, Controller, Input};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Refusal;
 use pathloom_model::Path;
@@ -106,6 +106,50 @@ fn shared_rules_are_adopted() {
         world.traffic(SECOND);
         assert_eq!(["c0", "a1_0", "e1_0"].map(|name| rules(&world, name)), [1, 1, 1], "and used by new flows");
         world.nothing_is_lost_or_left();
+    }
+}
+
+/// Three flows of one host have paths over a0_0, whose table holds `most` rules. Returns whether a fourth one gets one there
+/// too, if another controller starts before: without a snapshot (`Some(false)`) or with one.
+fn gets_a_fourth_path(most: u32, restart: Option<bool>) -> bool {
+    let mut world = sharing(SHARED, &[(0, 4), (0, 6), (0, 8), (0, 10)]);
+    let ends = [["a1_0", "e1_0"], ["a1_0", "e1_1"], ["a2_0", "e2_0"], ["a2_0", "e2_1"]];
+    let path = |end: usize| ["e0_0", "a0_0", "c0", ends[end][0], ends[end][1]];
+    let narrow = world.network.fabric.find("a0_0").unwrap();
+    world.network.give_input(Input::Capacity { switch: narrow, rules: most });
+    (0..3).for_each(|flow| route(&mut world, flow, &path(flow)));
+    world.traffic(SECOND);
+    if let Some(memory) = restart {
+        let snapshot = world.network.controller.snapshot();
+        match memory {
+            false => world.restart(2),
+            true => {
+                world.network.kill_controller();
+                let controller = world.restored(snapshot, 2).unwrap();
+                world.network.start_controller(controller);
+            }
+        }
+        world.network.give_input(Input::Capacity { switch: narrow, rules: most });
+        world.connect_all();
+        world.traffic(SECOND);
+    }
+    let paths = |world: &World| -> Vec<bool> {
+        world.network.controller.view().flows.values().map(|flow| flow.route.is_some()).collect()
+    };
+    assert_eq!(paths(&world), [true, true, true, false], "{most} {restart:?}");
+    route(&mut world, 3, &path(3));
+    world.traffic(SECOND);
+    paths(&world)[3]
+}
+
+/// If nobody were charged for the rules of labels that a new controller finds, their host could fill the switches.
+#[test]
+fn shared_rules_count_for_their_host_after_a_restart() {
+    let world = sharing(SHARED, &[(0, 4)]);
+    let bare = world.bare[world.network.fabric.find("a0_0").unwrap().index()] as u32;
+    for restart in [None, Some(false), Some(true)] {
+        // A host may have as many rules as are free, and one more.
+        assert_eq!([5, 6].map(|more| gets_a_fourth_path(bare + more, restart)), [false, true], "{restart:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Adoption of unknown flows whose rules are found in switches. Those with a complete path are adopted, and useless
 //! rules are deleted.
 
+use crate::budget::payer;
 use crate::context::Context;
 use crate::cookies::{epoch_and_serial, is_bound, is_way_back, Cookie, RuleKind, PLANS};
 use crate::flow_rules::FlowRules;
@@ -80,7 +81,7 @@ pub(super) fn adopt(
     let (mut flow, version) = flow_of(cx, &orphan, key, (plan, path.as_ref()));
     flow.key.meter.into_iter().for_each(|meter| rules.limits.mark(key.src.tor, meter));
     if let Some(version) = version {
-        rules.labels.claim_version(cx, &version);
+        rules.labels.claim_version(cx, &version, payer(&flow));
         flow.versions.push(version);
     }
     let on_path = path.is_some();

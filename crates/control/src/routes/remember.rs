@@ -1,5 +1,6 @@
 //! Flows in snapshots: how they are stored and restored.
 
+use crate::budget::payer_of;
 use crate::context::Context;
 use crate::flow_rules::FlowRules;
 use crate::flows::{Extras, Flow, SourceRule};
@@ -89,7 +90,7 @@ impl FlowRecord {
         for switch in hops {
             cx.count_rules(switch, 1);
         }
-        record.versions.iter().for_each(|version| rules.labels.claim_version(cx, version));
+        record.versions.iter().for_each(|version| rules.labels.claim_version(cx, version, payer_of(&key)));
         let FlowRecord { past_bytes, held_until, released, pace_bps, .. } = record;
         let extras = Extras { past_bytes, held_until, released, silent_s: 0, pace_bps, before: None };
         rules.flows.insert(Flow {
