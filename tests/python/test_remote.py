@@ -54,6 +54,18 @@ class Running:
             time.sleep(0.05)
         return int(found[1])
 
+    def await_drains(self) -> None:
+        """Waits until the controller takes something out of service, although no switch has had a session."""
+        doer, end = Controller(self.url, find_token(self.tokens)), time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                doer.ask("POST", "/v1/links/e0_0:3/drain")
+                break
+            except PathloomError as problem:
+                assert "has had no session yet" in str(problem) and time.monotonic() < end, problem
+                time.sleep(0.2)
+        doer.ask("POST", "/v1/links/e0_0:3/undrain")
+
     def end(self) -> None:
         """Ends the controller by SIGTERM, as an operator does."""
         self.process.terminate()
@@ -95,8 +107,9 @@ def test_commands_show_the_state_of_the_controller(ask: Ask) -> None:
     assert code == 0 and "five-tuple" in out
 
 
-def test_commands_change_the_state_of_the_controller(ask: Ask) -> None:
+def test_commands_change_the_state_of_the_controller(ask: Ask, running: Running) -> None:
     link = "e0_0:3"
+    running.await_drains()
     code, out, err = ask("drain", link)
     assert (code, out.startswith(f"{link}: drain")) == (0, True), err
     assert "out of service" in ask("status")[1] and "31 up, 0 down, 1 out" in ask("status")[1]
@@ -141,6 +154,7 @@ def test_a_twin_is_forked_asked_and_applied(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATHLOOM_TOKEN", running.tokens.read_text().split()[2])
     doer = Controller(running.url, find_token(running.tokens))
+    running.await_drains()
     doer.ask("POST", "/v1/switches/c1/drain")
     try:
         assert run(["twin", "fork", "--controller", running.url, "--learn", "10ms", "--names"]) == 0

@@ -35,6 +35,8 @@ pub struct Controller {
     pub(crate) context: Context,
     pub(crate) active_scheme: ActiveScheme,
     pub(crate) started: bool,
+    /// Time of the first input.
+    pub(crate) begun: Nanos,
     pub(crate) routes: Routes,
     /// Rules and groups that belong to no single flow.
     pub(crate) base: BaseRules,
@@ -54,6 +56,7 @@ impl Controller {
         Controller {
             active_scheme: ActiveScheme::new(&mut context, scheme),
             started: false,
+            begun: Nanos::ZERO,
             routes: Routes::new(&context),
             base: BaseRules::new(nodes),
             drains: Drains::default(),
@@ -169,7 +172,7 @@ impl Controller {
 
     fn start(&mut self) {
         let cx = &mut self.context;
-        self.started = true;
+        (self.started, self.begun) = (true, cx.now);
         self.polling.begin(cx.now);
         self.reviews.next_round(cx);
         self.sweeps.start(cx);

@@ -31,7 +31,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Time that a scheme has to move its flows. Afterwards the flows are checked with this period.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 
-/// How long other switches wait for one whose rules are not read yet. Some switches never list their rules.
+/// How long other switches wait for one whose rules are not read yet. Some switches never list their rules. After a start of
+/// the controller, a switch without a session counts as gone after this time.
 const READING: Nanos = Nanos::from_secs(10);
 
 /// Switches and cables that are out of service.
@@ -119,6 +120,9 @@ pub enum DrainError {
     /// The target already has the requested state.
     #[error("it already has the requested state")]
     Already,
+    /// The controller has just started and this switch has had no session yet, so packets could be lost.
+    #[error("the controller has just started, and switch {0:?} has had no session yet; repeat it in some seconds")]
+    NoSession(NodeId),
 }
 
 /// What is out of service, and which switches have not got their new routes yet.
@@ -208,6 +212,20 @@ impl Drains {
             *parts.entry(before[tor.index()]).or_insert(part) != part
         };
         cx.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
+    }
+
+    /// Checks that all switches have had sessions with a controller that has run for `age`, or that it has waited for long
+    /// enough. Before that it cannot change default routes in a safe order: a switch without a session keeps its old ones,
+    /// and nothing is known of the flows that it sends.
+    pub(crate) fn check_sessions(cx: &Context, age: Nanos) -> Result<(), DrainError> {
+        let is_new = |switch: &&NodeId| {
+            let state = &cx.switches[switch.index()];
+            state.session == Session::Down && !state.read
+        };
+        match cx.fabric.switches().iter().find(is_new).filter(|_| age < READING) {
+            Some(&switch) => Err(DrainError::NoSession(switch)),
+            None => Ok(()),
+        }
     }
 
     /// Takes a target out of service, or back into service. Informs the scheme and starts the change of default

@@ -4,12 +4,12 @@ use crate::assignments::Assignments;
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
-use crate::drain::DrainError;
+use crate::drain::{DrainError, Drains};
 use crate::durations::DurationHistogram;
 use crate::io::Target;
 use crate::reasons::Reason;
 use crate::switches::{Purpose, Session, Switch};
-use pathloom_model::{Attachment, FiveTuple, LinkId, NodeId, PortNo};
+use pathloom_model::{Attachment, FiveTuple, LinkId, Nanos, NodeId, PortNo};
 use pathloom_scheme::{FlowId, Needs, State, View};
 use std::net::Ipv4Addr;
 
@@ -129,9 +129,14 @@ impl Controller {
         self.context.places.ports(&self.context.fabric)
     }
 
-    /// Whether a switch or a cable may be taken out of service (`out`), or back into it.
-    pub fn check_drain(&self, target: Target, out: bool) -> Result<(), DrainError> {
-        self.drains.check(&self.context, target, out)
+    /// Whether a switch or a cable may be taken out of service (`out`), or back into it, without loss of packets.
+    pub fn check_drain(&self, now: Nanos, target: Target, out: bool) -> Result<(), DrainError> {
+        self.drains.check(&self.context, target, out)?;
+        if !out {
+            return Ok(());
+        }
+        let age = if self.started { now.saturating_sub(self.begun) } else { Nanos::ZERO };
+        Drains::check_sessions(&self.context, age)
     }
 
     /// Whether a link is out of service, because of its cable or because of a switch at one of its ends.

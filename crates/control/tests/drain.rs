@@ -67,7 +67,9 @@ fn met_both_ends(network: &Network, link: LinkId, since: Nanos) -> bool {
 }
 
 fn drained(network: &mut Network, target: Target, out: bool) {
-    network.controller.check_drain(target, out).unwrap();
+    // What follows is also tested for switches without a session, where an operator has to wait.
+    let checked = network.controller.check_drain(network.now(), target, out);
+    assert!(matches!(checked, Ok(()) | Err(DrainError::NoSession(_))), "{checked:?}");
     network.give_input(Input::Drain { target, out });
 }
 
@@ -98,7 +100,7 @@ proptest! {
         let link = cables[pick.index(cables.len())];
         let script = Script::new();
         let mut network = network(&fabric, script.scheme_with(LABEL, vec![Action::SetDefaults(how)]), seed);
-        prop_assume!(network.controller.check_drain(Target::Cable(link), true).is_ok());
+        prop_assume!(network.controller.check_drain(network.now(), Target::Cable(link), true).is_ok());
         let packets = tuples(&fabric);
         drained(&mut network, Target::Cable(link), true);
         traffic(&mut network, &packets, ms(1500));
@@ -411,7 +413,7 @@ fn a_drain_that_would_cut_hosts_off_is_refused() {
     let tor = fabric.tors()[0];
     let ups: Vec<LinkId> =
         fabric.switch_ports(tor).iter().map(|port| port.link).filter(|&link| fabric.is_switch_link(link)).collect();
-    let check = |network: &Network, target, out| network.controller.check_drain(target, out);
+    let check = |network: &Network, target, out| network.controller.check_drain(network.now(), target, out);
     assert_eq!(check(&network, Target::Switch(tor), true), Err(DrainError::HasHosts(tor)));
     assert_eq!(check(&network, Target::Switch(fabric.hosts()[0]), true), Err(DrainError::NotDrainable));
     assert_eq!(check(&network, Target::Cable(fabric.attachments()[0].uplink), true), Err(DrainError::NotDrainable));
@@ -421,6 +423,42 @@ fn a_drain_that_would_cut_hosts_off_is_refused() {
     assert!(matches!(check(&network, Target::Cable(ups[1]), true), Err(DrainError::CutsOff(_))));
     network.give_input(Input::Drain { target: Target::Cable(ups[1]), out: true });
     assert!(network.controller.view().links.is_up(ups[1]) && network.controller.counts().invalid_inputs == 1);
+}
+
+/// Whatever switch has no session yet when the operator drains something after a restart: he is told so, and no packet is lost
+/// when the drain is repeated after that. A switch that does not come back does not keep him waiting for ever.
+#[test]
+fn a_drain_before_all_switches_have_sessions_is_refused() {
+    for late in 0..20 {
+        let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+        let scheme = || pathloom_schemes::parse("ecmp").unwrap().central(1).unwrap();
+        let mut network = network(&fabric, scheme(), 1);
+        let check = |network: &Network, out| {
+            let core = Target::Switch(fabric.find("c0").unwrap());
+            network.controller.check_drain(network.now(), core, out)
+        };
+        assert_eq!(check(&network, true), Ok(()));
+        network.kill_controller();
+        network.start_controller(Controller::new(Config { epoch: 2, ..Config::default() }, fabric.clone(), scheme()));
+        let late = fabric.switches()[late];
+        for &switch in fabric.switches().iter().filter(|&&switch| switch != late) {
+            network.connect(switch);
+        }
+        let later = network.now() + ms(1000);
+        network.run_until(later);
+        assert_eq!(check(&network, true), Err(DrainError::NoSession(late)));
+        if late.index().is_multiple_of(2) {
+            network.connect(late);
+            let later = network.now() + ms(1000);
+            network.run_until(later);
+            assert_eq!(check(&network, true), Ok(()));
+        } else {
+            let later = network.now() + ms(10_000);
+            network.run_until(later);
+            network.connect(late);
+            assert_eq!(check(&network, true), Ok(()));
+        }
+    }
 }
 
 /// Hosts that are already cut off do not count. The rest of the fabric does.
@@ -434,6 +472,6 @@ fn a_drain_that_would_cut_hosts_off_is_refused_even_if_others_are_already_cut_of
     network.run_until(later);
     drained(&mut network, Target::Cable(alone[0]), true);
     drained(&mut network, Target::Cable(other[0]), true);
-    let refused = network.controller.check_drain(Target::Cable(other[1]), true);
+    let refused = network.controller.check_drain(network.now(), Target::Cable(other[1]), true);
     assert!(matches!(refused, Err(DrainError::CutsOff(_))), "{refused:?}");
 }

@@ -112,7 +112,7 @@ impl World {
     pub(crate) fn drain(&mut self, target: Target, out: bool) {
         self.network.with(|machine, now| {
             let hub = &mut machine.hub;
-            if hub.controller().is_some_and(|controller| controller.check_drain(target, out).is_ok()) {
+            if hub.controller().is_some_and(|controller| controller.check_drain(now, target, out).is_ok()) {
                 hub.handle(now, Input::Drain { target, out });
             }
         });

@@ -1,7 +1,7 @@
 //! Controllers and switches that restart, drains, and changes of scheme.
 
 use super::lab::{ms, s, Lab, K4, QUIET};
-use pathloom_control::{Input, Target};
+use pathloom_control::{DrainError, Input, Target};
 use pathloom_testnet::{Faults, Timing};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -116,6 +116,47 @@ fn a_drained_switch_or_cable_is_left_without_loss_and_used_again() {
         let rules = |state: &crate::faults::world::State| state.values().map(|(rules, _)| rules.len()).sum::<usize>();
         assert_eq!(rules(&lab.state()), rules(&before), "seed {seed}");
     }
+}
+
+/// A controller starts while 16 flows use the default routes, and an operator drains something at once, or as soon as the
+/// controller `accepts` it. Returns how many milliseconds it refused, and how many packets were lost.
+fn drain_after_a_start(seed: u64, accepts: bool) -> (usize, usize) {
+    let mut lab = Lab::with(K4, "ecmp", "", Timing { work: (ms(0), ms(4)), ..Timing::SLOW }, seed);
+    let flows: Vec<_> = (0..16).map(|from| lab.packet(from, (from + 7) % 16, 3000 + from as u16)).collect();
+    lab.flows = flows;
+    lab.traffic(s(3));
+    lab.kill_controller();
+    lab.start_controller("ecmp", None);
+    let target = match seed % 3 {
+        0 => Target::Switch(lab.node("c1")),
+        1 => Target::Switch(lab.node("a2_0")),
+        _ => Target::Cable(lab.fabric.switch_cables().nth(seed as usize).unwrap()),
+    };
+    let is_refused = |lab: &mut Lab| {
+        let now = lab.now();
+        let checked = lab.machine().hub.controller().unwrap().check_drain(now, target, true);
+        assert!(matches!(checked, Ok(()) | Err(DrainError::NoSession(_))), "{checked:?}");
+        checked.is_err()
+    };
+    let mut refused = 0;
+    while accepts && is_refused(&mut lab) {
+        refused += 1;
+        lab.traffic(ms(1));
+    }
+    lab.give(Input::Drain { target, out: true });
+    lab.traffic(s(5));
+    lab.run_for(ms(200));
+    (refused, lab.delivery_errors().len())
+}
+
+#[test]
+fn the_first_drain_after_a_start_costs_no_packet_if_the_controller_accepts_it() {
+    for seed in 0..8 {
+        let (refused, lost) = drain_after_a_start(seed, true);
+        assert!((1..1000).contains(&refused) && lost == 0, "seed {seed}: {refused} ms, {lost} lost");
+    }
+    // The reason for the refusal: switches without a session keep their old routes.
+    assert!(drain_after_a_start(3, false).1 > 0);
 }
 
 #[test]

@@ -245,7 +245,7 @@ pub(crate) fn fork(hub: &mut Hub, now: Nanos) -> Option<Fork> {
 /// Takes a link or switch out of service, or puts it back into service.
 pub(crate) fn take_out(hub: &mut Hub, now: Nanos, target: Target, out: bool) -> Result<(), DrainError> {
     let Some((controller, _)) = parts(hub) else { return Err(DrainError::NotDrainable) };
-    controller.check_drain(target, out)?;
+    controller.check_drain(now, target, out)?;
     hub.handle(now, Input::Drain { target, out });
     Ok(())
 }

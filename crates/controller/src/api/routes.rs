@@ -229,6 +229,10 @@ fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Probl
             .way_out("take its links out of service one by one, or move the hosts first"),
         DrainError::CutsOff(node) => Problem::conflict(format!("without {what}, {} would be unreachable", name(node)))
             .way_out("bring another path up first; /v1/links shows what is down or drained"),
+        DrainError::NoSession(node) => {
+            Problem::conflict(format!("the controller has just started, and {} has had no session yet", name(node)))
+                .way_out("repeat it in some seconds; 10 s after the start, a switch without a session counts as gone")
+        }
         DrainError::Already if out => Problem::conflict(format!("{what} is out of service already")),
         DrainError::Already => Problem::conflict(format!("{what} is in service already"))
             .way_out("a link stays out of service as long as a switch at an end of it does"),

@@ -165,7 +165,10 @@ fn a_link_is_draining_while_a_switch_at_its_end_has_no_session() {
     let away = fabric_from_spec("fat-tree:k=4").unwrap().find("a0_0").unwrap();
     let lab = lab_without(Directory::new(), &api(""), &[u64::from(away.0) + 1]);
     let cable = "/v1/links/e0_0,a0_0";
-    assert_eq!(lab.change("POST", &format!("{cable}/drain"), "").0, 200);
+    let drain = || lab.change("POST", &format!("{cable}/drain"), "");
+    let (status, problem) = drain();
+    assert!(status == 409 && problem["detail"].as_str().unwrap().contains("a0_0 has had no session yet"), "{problem}");
+    wait("the switch counts as gone", || drain().0 == 200);
     wait("all switches with a session have confirmed", || lab.get("/v1/state")["staging"] == false);
     assert_eq!(lab.get(cable)["state"], "draining", "a0_0 keeps its old routes");
 }
