@@ -12,8 +12,10 @@ __all__ = [
     "Node",
     "PathloomError",
     "Placer",
+    "SchemeHost",
     "Simulation",
     "View",
+    "ViewChanges",
     "__commit__",
     "__profile__",
     "__version__",
@@ -372,6 +374,37 @@ class View:
 
     def switch_rtt_ns(self, switch: int) -> int | None:
         """Round-trip time to a switch; None if none was measured."""
+
+@final
+class SchemeHost:
+    """The answers of a scheme in Python to the lines of a live controller (`pathloom.scheme_process`)."""
+
+    def __init__(self, label: str, scheme: object, hello: str) -> None:
+        """A host for an object with a method `handle`. `hello` is the first line of the controller.
+
+        Raises `PathloomError`.
+        """
+
+    @staticmethod
+    def seed_of(label: str, hello: str) -> int:
+        """The seed in the first line of a controller. Raises `PathloomError` if it is of another version."""
+
+    def greeting(self) -> str:
+        """The first line for the controller."""
+
+    def answer(self, line: str) -> tuple[str, str | None]:
+        """The answer to a line of the controller, and the traceback of an exception in the scheme.
+
+        After an exception the answer has no actions. Raises `PathloomError` if the line cannot be used.
+        """
+
+@final
+class ViewChanges:
+    """What changes in the views of a scheme, as a live controller tells it to a process."""
+
+    def __init__(self) -> None: ...
+    def next(self, view: View) -> str:
+        """What has changed since the view of the last call, as JSON."""
 
 def fault_schedule(
     seed: int, everything: bool = False, smallest: bool = False, sabotage: bool = False

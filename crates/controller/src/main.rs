@@ -80,7 +80,8 @@ fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
 
 /// Reads the configuration and the event log of a controller.
 fn read_recording(file: &str, log: &str) -> Result<(CheckedConfig, String), String> {
-    let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let mut checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    commands::greet_process(&mut checked)?;
     let text = std::fs::read_to_string(log).map_err(|problem| format!("{log}: {problem}"))?;
     Ok((checked, text))
 }
@@ -115,7 +116,7 @@ fn end_if_unwritten(written: io::Result<()>) {
 }
 
 fn run(file: &str) -> Result<(), String> {
-    let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let mut checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
     let filter = tracing_subscriber::EnvFilter::new(&checked.config.log.level);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if checked.config.log.json {
@@ -123,6 +124,7 @@ fn run(file: &str) -> Result<(), String> {
     } else {
         log.with_ansi(false).init();
     }
+    commands::greet_process(&mut checked)?;
     match commands::serve(checked, Path::new(file)).map_err(|problem| problem.to_string())? {
         Ended::Stopped => Ok(()),
         Ended::Deposed => start_again(),

@@ -32,7 +32,7 @@ mod _core {
     #[pymodule_export]
     use super::lists::{fabrics, scheme_name, scheme_transport, schemes, traffic_parts, traffics, transports};
     #[pymodule_export]
-    use super::scheme::{hand_over, Flow, Link, Node, View};
+    use super::scheme::{hand_over, Flow, Link, Node, SchemeHost, View, ViewChanges};
     #[pymodule_export]
     use super::simulation::Simulation;
     #[pymodule_export]

@@ -20,6 +20,7 @@ mod flow_map;
 mod needs;
 mod option_u64;
 mod rehash;
+pub mod remote;
 mod shared;
 mod view;
 

@@ -2,11 +2,14 @@
 
 use crate::entry::{Central, Entry, EntryInfo, Parts, SwitchProgram};
 use pathloom_model::spec::{Spec, SpecError};
-use pathloom_scheme::Scheme;
+use pathloom_scheme::remote::RemoteScheme;
+use pathloom_scheme::{Needs, Scheme};
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::TransportSpec;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// Every scheme, in the order in which they are listed.
 const ENTRIES: &[Entry] = &[
@@ -114,6 +117,13 @@ pub struct SchemeSpec {
 }
 
 impl SchemeSpec {
+    /// A scheme in a process of its own, which has told these needs. Its name is its specification.
+    pub fn of_process(spec: &str, needs: Needs) -> SchemeSpec {
+        let name = lasting(spec);
+        let Parts { central, transport, switch } = Parts::central(move |_| Box::new(RemoteScheme::new(name, needs)));
+        SchemeSpec { name, label: spec.to_owned(), central, transport, switch }
+    }
+
     /// A new central policy, if the scheme has one. All its random draws come from `seed`.
     pub fn central(&self, seed: u64) -> Option<Box<dyn Scheme>> {
         self.central.as_ref().map(|make| make(seed))
@@ -185,6 +195,18 @@ impl fmt::Debug for SchemeSpec {
             .field("switch", &self.switch)
             .finish()
     }
+}
+
+/// A copy of a name that lasts as long as this program. There are few: one per scheme that a user names.
+fn lasting(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = name.to_owned().leak();
+    names.insert(name);
+    name
 }
 
 /// Reads the specification of a scheme for users ([`Registry::parse`]).

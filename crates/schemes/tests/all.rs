@@ -6,6 +6,7 @@ mod conformance;
 mod order;
 mod quality;
 mod registry;
+mod remote;
 mod robustness;
 mod support;
 mod waiting;

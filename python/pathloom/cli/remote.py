@@ -61,6 +61,10 @@ def status(
         flows, cables = state["flows"], state["cables"]
         print(f"{state['scheme']} is in charge of {state['fabric']}, up {state['uptime_s']:.0f} s")
         print(f"version   {state['version']}")
+        if process := state.get("scheme_process"):
+            failures = f", {process['errors']} events failed" if process["errors"] else ""
+            why = f"; the last one ended: {process['problem']}" if process["problem"] else ""
+            print(f"process   {process['state']}, started {process['starts']} times{failures}{why}")
         if cluster := state.get("cluster"):
             since = datetime.fromtimestamp(cluster["leads_since_s"]).astimezone().isoformat(" ", "seconds")
             doubt = "" if cluster["confirmed"] else "; etcd does not confirm it"

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 from pathloom.errors import ToolError
@@ -15,6 +16,7 @@ from pathloom.lab import management, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.native import program
+from pathloom.specs import is_python_spec
 from pathloom.waiting import SYSTEM, Clock, await_event
 
 OWN = "pathloom"
@@ -65,7 +67,7 @@ def write_config(
         "listen": {"address": ADDRESS, "unix": str(_socket(directory))},
         "hosts": {"unix": str(directory / HOSTS_SOCKET)},
         "log": {"events": str(directory / EVENTS)},
-        "scheme": {"spec": scheme},
+        "scheme": _scheme_table(scheme),
     }
     lines = []
     for table, keys in words.items():
@@ -74,6 +76,16 @@ def write_config(
     lines += [f"seed = {seed}", "[discovery]", f'hosts = "{"learn" if arp == PROXY_ARP else "configured"}"']
     lines += [*management.table(directory), more, ""]
     (directory / "controller.toml").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _scheme_table(scheme: str) -> dict[str, str]:
+    """The scheme in the configuration; one in a Python file runs in a process with the rights of the user of sudo."""
+    if not is_python_spec(scheme):
+        return {"spec": scheme}
+    file, colon, rest = scheme.partition(":")
+    table = {"spec": f"{Path(file).resolve()}{colon}{rest}", "python": sys.executable}
+    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    return table | ({"user": f"{user}:{group}"} if user and group else {})
 
 
 def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:

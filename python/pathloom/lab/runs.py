@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from pathloom.experiments.running.simulation import RunFiles, simulation
 from pathloom.experiments.running.threads import interruptible
 from pathloom.experiments.running.work import JobProgress, Runner
 from pathloom.experiments.running.world import RunOptions
+from pathloom.experiments.schemes.loading import PythonScheme
 from pathloom.experiments.settings.model import DRAIN, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
@@ -56,7 +57,7 @@ from pathloom.lab.system import MARK
 from pathloom.lab.tables import SwitchTables
 from pathloom.native import program
 from pathloom.quantities import listed
-from pathloom.specs import LAB
+from pathloom.specs import LAB, is_python_spec
 
 STATIC = ("spt", "ecmp", "mptcp")
 """Schemes that consist of default routes only."""
@@ -73,12 +74,19 @@ class LabExecution:
     """All runs of an experiment, one after another, in a lab that is built for them."""
 
     def __init__(
-        self, settings: Settings, fabric: Fabric, run_files: RunFiles, sample_at_s: Sequence[float] = ()
+        self,
+        settings: Settings,
+        fabric: Fabric,
+        run_files: RunFiles,
+        sample_at_s: Sequence[float] = (),
+        in_python: Mapping[str, PythonScheme] | None = None,
     ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any lab is built.
 
         `sample_at_s` are times of a run, in ascending order, at which the bytes received so far are recorded.
+        `in_python` has the schemes in Python files, by their specifications.
         """
+        self.in_python = dict(in_python or {})
         if run_files.pcap:
             raise bad_input("--pcap: is for the simulator; capture packets of a lab with `pathloom lab exec`")
         self.event_log = run_files.event_log
@@ -114,7 +122,7 @@ class LabExecution:
             program()
         self.programs = self._check_programs()
         for job in self.jobs if self.target is None and not self.programs else []:
-            name = _core.scheme_name(job.scheme)
+            name = job.scheme if job.scheme in self.in_python else _core.scheme_name(job.scheme)
             if name not in STATIC:
                 raise bad_input(f"scheme `{name}`: is more than static routes; add --lab controller=pathloom")
         first = [job for job in self.jobs if job.run == 1]
@@ -138,7 +146,7 @@ class LabExecution:
                 )
 
     def _simulation(self, job: Job) -> _core.Simulation:
-        return simulation(self.settings, self.fabric.text, job, RunFiles())
+        return simulation(self.settings, self.fabric.text, job, RunFiles(), self.in_python.get(job.scheme))
 
     @property
     def on_one_thread(self) -> dict[str, str]:
@@ -429,8 +437,12 @@ class LabExecution:
 def in_lab(settings: Settings, fabric: Fabric, options: RunOptions) -> LabExecution:
     """The lab as a `World`. Raises `PathloomError` if it cannot carry out the runs."""
     for scheme in options.in_python:
-        raise bad_input(f"scheme `{scheme}`: is written in Python; the lab cannot run it, so use --worlds sim")
-    return LabExecution(settings, fabric, options.run_files, options.sample_at_s)
+        if not is_python_spec(scheme):
+            raise bad_input(
+                f"scheme `{scheme}`: is a class; in the lab it runs in a process of its own, so name its file: "
+                "FILE.py:CLASS"
+            )
+    return LabExecution(settings, fabric, options.run_files, options.sample_at_s, options.in_python)
 
 
 def _program_counts(lab: Lab) -> dict[str, Any]:

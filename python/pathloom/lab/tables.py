@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 from pathloom import _core
+from pathloom.experiments.schemes.loading import load_scheme
 from pathloom.fabrics import Fabric
+from pathloom.specs import is_python_spec
 
 SwitchTables = tuple[int, list[Any], list[Any]]
 """Node number, rules and groups of a switch."""
@@ -27,5 +29,6 @@ def default_tables(fabric: Fabric, scheme: str) -> list[SwitchTables]:
         "pcap": None,
         "event_log": None,
     }
-    rows: list[SwitchTables] = json.loads(_core.Simulation(json.dumps(settings)).switch_tables())
+    instance = load_scheme(scheme).instance(1) if is_python_spec(scheme) else None
+    rows: list[SwitchTables] = json.loads(_core.Simulation(json.dumps(settings), instance).switch_tables())
     return rows

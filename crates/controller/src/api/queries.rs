@@ -3,11 +3,12 @@
 
 use super::rows::{
     link_name, seconds, AgentCounts, CableCounts, Cabling, ClusterRow, FlowCounts, FlowRow, LinkRow, LogPosition,
-    OffenderRow, Page, ReasonRow, StateRow, SwitchRow,
+    OffenderRow, Page, ReasonRow, SchemeProcessRow, StateRow, SwitchRow,
 };
 use crate::hub::gauges::Leadership;
 use crate::hub::hosts::Offences;
 use crate::hub::live_discovery::LiveDiscovery;
+use crate::hub::scheme_process::{SchemeProcess, Stage};
 use crate::hub::Hub;
 use pathloom_control::{Controller, DrainError, Input, Reason, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
@@ -82,6 +83,7 @@ pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
         let leads_since_s = seconds(since);
         ClusterRow { name, election, leads_since_s, confirmed: is_confirmed }
     });
+    let scheme_process = hub.process.as_ref().map(process_row);
     let (controller, fabric) = parts(hub)?;
     let (view, counts) = (controller.view(), controller.counts());
     let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
@@ -105,6 +107,7 @@ pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
         version: env!("CARGO_PKG_VERSION"),
         scheme: scheme.0,
         scheme_since_s: seconds(scheme.1),
+        scheme_process,
         epoch: controller.config().epoch,
         uptime_s: seconds(now.saturating_sub(started)),
         cluster,
@@ -120,6 +123,16 @@ pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
         staging: controller.is_staging(),
         log: LogPosition { inputs: counts.messages_in, outputs: counts.messages_out },
     })
+}
+
+fn process_row(process: &SchemeProcess) -> SchemeProcessRow {
+    let state = match process.stage() {
+        Stage::Down(_) => "down",
+        Stage::Starting(_) => "starting",
+        Stage::Up(_) => "up",
+    };
+    let problem = process.problem().map(str::to_owned);
+    SchemeProcessRow { state, starts: process.starts(), problem, waiting: process.waiting(), errors: process.errors() }
 }
 
 pub(crate) fn switch_rows(hub: &mut Hub, cut: &Cut) -> Option<Page<SwitchRow>> {

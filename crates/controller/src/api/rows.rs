@@ -27,6 +27,8 @@ pub(crate) struct StateRow {
     pub scheme: String,
     /// Time at which the scheme was put in charge, in seconds since 1970.
     pub scheme_since_s: f64,
+    /// The process of the configured scheme; none if the scheme is a part of the controller.
+    pub scheme_process: Option<SchemeProcessRow>,
     /// Number of this start of the controller.
     pub epoch: u16,
     pub uptime_s: f64,
@@ -62,6 +64,20 @@ pub(crate) struct ClusterRow {
     pub leads_since_s: f64,
     /// Whether etcd confirms it. If not, another controller may lead by now.
     pub confirmed: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SchemeProcessRow {
+    /// `up`, `starting`, or `down`. Without a process, default routes and paths stay as they are.
+    pub state: &'static str,
+    /// Number of processes that were started.
+    pub starts: u64,
+    /// What has ended the last process.
+    pub problem: Option<String>,
+    /// Events that it has not answered.
+    pub waiting: usize,
+    /// Events at which the scheme had an error.
+    pub errors: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -12,5 +12,7 @@ pub use replay::replay;
 pub use serve::{run as serve, Ended, ServeError};
 pub use survey::run as survey;
 
+pub use crate::drivers::process::greet as greet_process;
+
 #[cfg(test)]
 pub(crate) use start::hub;

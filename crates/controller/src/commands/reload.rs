@@ -111,6 +111,13 @@ fn take_by(hub: &mut Hub, now: Nanos, in_use: &mut InUse, checked: &CheckedConfi
         let in_charge = hub.gauges.scheme.0.as_str();
         return tracing::info!(in_charge, "the file names the same scheme as before; the scheme in charge stays");
     }
+    if checked.process.is_some() {
+        let file = change.spec.as_str();
+        return tracing::warn!(
+            file,
+            "a scheme in a process of its own takes charge only with a restart of the controller"
+        );
+    }
     if let Some(scheme) = checked.scheme.central(change.seed) {
         hub.set_scheme(now, change, scheme);
     }

@@ -12,7 +12,7 @@ use crate::drivers::record::Recorder;
 use crate::drivers::session::Shared;
 use crate::drivers::storing::{store_changes, store_in_etcd, store_last_in_etcd};
 use crate::drivers::timers::{nanos, run_periodic_work, run_timers, store_state};
-use crate::drivers::{agents, descriptors};
+use crate::drivers::{agents, descriptors, process};
 use crate::hub::configured::place_addresses;
 use pathloom_control::{Counts, Input, Target};
 use pathloom_model::Nanos;
@@ -136,6 +136,7 @@ async fn serve(
 /// Starts the scheme, and tells the controller what the configuration says.
 fn begin(checked: &CheckedConfig, shared: &Shared, out_of_service: Vec<Target>) {
     tracing::info!(fabric = checked.fabric.spec(), scheme = checked.scheme.label, "the controller runs");
+    process::begin(checked, shared);
     // Starts the scheme.
     shared.drive(|hub, now| hub.handle(now, Input::Timeout));
     for warning in checked.warnings() {

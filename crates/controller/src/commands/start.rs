@@ -1,6 +1,6 @@
 //! The hub of a controller that starts, that follows another one, or that takes over from it.
 
-use crate::config::{registry, CheckedConfig};
+use crate::config::{is_of_process, registry, CheckedConfig};
 use crate::drivers::clock::Clock;
 use crate::drivers::etcd::Elected;
 use crate::drivers::persist::{out_of_service, Persist, Stored};
@@ -13,6 +13,8 @@ use crate::hub::gauges::Leadership;
 use crate::hub::Responder;
 use pathloom_control::{Config as ControlConfig, Controller, Snapshot, Target};
 use pathloom_model::Nanos;
+use pathloom_scheme::Needs;
+use pathloom_schemes::SchemeSpec;
 use std::io;
 
 /// By how much the clock of the leader before may be ahead of this one.
@@ -141,7 +143,10 @@ fn restore(
     let seed = checked.config.scheme.seed;
     // The scheme may have changed since the snapshot, by the API or in the configuration. So the snapshot's scheme
     // restores first.
-    let last = registry().parse(snapshot.scheme()).ok();
+    let last = match snapshot.scheme() {
+        spec if is_of_process(spec) => Some(SchemeSpec::of_process(spec, Needs::NOTHING)),
+        spec => registry().parse(spec).ok(),
+    };
     let last = last.filter(|last| last.name != checked.scheme.name);
     let first = last.as_ref().unwrap_or(&checked.scheme).central(seed)?;
     let homeless = snapshot.homeless(&checked.fabric);

@@ -11,6 +11,7 @@ mod current;
 pub(crate) mod duration;
 mod hosts;
 mod registry;
+mod scheme;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -20,6 +21,7 @@ pub use api::{Api, Paths};
 pub use cluster::{CheckedCluster, Cluster};
 pub use control::ControlSettings;
 pub use hosts::HostsConfig;
+pub use scheme::Scheme;
 pub use tls::Tls;
 
 pub(crate) use addresses::{prefixes, HostPort};
@@ -30,6 +32,7 @@ pub(crate) use cluster::Endpoint;
 pub(crate) use confirmed::Confirmed;
 pub(crate) use current::Current;
 pub(crate) use registry::registry;
+pub(crate) use scheme::{is_of_process, CheckedProcess, ProcessCommand};
 pub(crate) use tls::names;
 
 use pathloom_control::Config as ControlConfig;
@@ -132,22 +135,6 @@ pub struct Listen {
 impl Default for Listen {
     fn default() -> Listen {
         Listen { address: Some(SocketAddr::from(([127, 0, 0, 1], 6653))), unix: None, tls: None }
-    }
-}
-
-/// The scheme that decides on paths.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Scheme {
-    /// As on the command line: `hedera:period=1s`.
-    pub spec: String,
-    /// Seed of its random choices.
-    pub seed: u64,
-}
-
-impl Default for Scheme {
-    fn default() -> Scheme {
-        Scheme { spec: "ecmp".into(), seed: 1 }
     }
 }
 
@@ -355,6 +342,8 @@ pub struct CheckedConfig {
     pub fabric: Arc<Fabric>,
     /// The scheme it names.
     pub scheme: SchemeSpec,
+    /// The process that runs it, if it is no part of the controller.
+    pub(crate) process: Option<CheckedProcess>,
     /// Configuration of the controller's core; its epoch is set at each start.
     control: ControlConfig,
     /// Switch by datapath identifier.
@@ -385,7 +374,7 @@ impl CheckedConfig {
 
     /// Warnings about valid but risky settings.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> = self.process.iter().filter_map(CheckedProcess::warning).collect();
         let Listen { address, tls, .. } = &self.config.listen;
         if let Some(address) = address.filter(|address| tls.is_none() && !address.ip().is_loopback()) {
             let everywhere =
@@ -440,9 +429,7 @@ pub fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
         format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
     })?;
     let fabric = build(&config.fabric.spec, base_dir).map_err(|problem| format!("fabric.spec: {problem}"))?;
-    let scheme = registry().parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
-    let central = scheme.require_central(config.scheme.seed);
-    central.map_err(|problem| format!("scheme.spec: {problem}"))?;
+    let (scheme, process) = scheme::scheme_of(&config.scheme, base_dir)?;
     check_ranges(&config)?;
     let mut control = config.control.check()?;
     control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
@@ -469,6 +456,7 @@ pub fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
         control,
         fabric,
         scheme,
+        process,
         datapaths,
         listen_tls,
         hosts_tls,

@@ -9,6 +9,8 @@ pub(crate) mod failed_accepts;
 pub(crate) mod listening;
 pub(crate) mod load;
 pub(crate) mod persist;
+pub(crate) mod process;
+mod process_command;
 pub(crate) mod record;
 pub(crate) mod secret;
 pub(crate) mod session;

@@ -40,6 +40,8 @@ pub(crate) struct Tasks {
     pub timer: Notify,
     /// When that task wakes by itself.
     pub armed: Cell<Nanos>,
+    /// Wakes the task that drives the process of a scheme.
+    pub process: Notify,
     /// Writes the event log.
     pub recorder: RefCell<Option<Recorder>>,
     /// Stores changed assignments, and holds the calls of the API that wait.
@@ -116,6 +118,9 @@ impl Shared {
             std::iter::from_fn(|| hub.poll_record()).for_each(|record| recorder.write(&record));
         }
         tasks.storing.look_at(hub);
+        if hub.wants_process() {
+            tasks.process.notify_one();
+        }
         if hub.take_refusal() {
             tasks.refused.notify_one();
         }

@@ -4,6 +4,7 @@ use crate::config::Foreign;
 use crate::hub::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::hosts::AgentId;
 use crate::hub::live_discovery::LiveDiscovery;
+use crate::hub::log_limiter::subject;
 use crate::hub::numbers;
 use crate::hub::punts;
 use crate::hub::reading::Why;
@@ -539,6 +540,27 @@ impl Hub {
                     self.all_read(now, id);
                 }
             }
+        }
+    }
+
+    /// Counts a TLS handshake that was ended because there were too many at a time.
+    pub fn handshake_refused(&mut self, now: Nanos, peer: &str, why: &str, what: &str) {
+        self.advance(now);
+        self.counts.handshakes += 1;
+        self.complain(peer, why, what);
+    }
+
+    /// Counts a peer whose TLS handshake failed.
+    pub fn handshake_failed(&mut self, now: Nanos, peer: &str, why: &str, what: &str) {
+        self.counts.offences += 1;
+        self.handshake_refused(now, peer, why, what);
+    }
+
+    /// Logs an offence of a peer: one line, and then a count.
+    pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
+        let now = self.now;
+        if let Some(times) = self.log_limiter.count_to_log(now, &subject(peer, why)) {
+            tracing::warn!(peer, why, times, "{what}");
         }
     }
 }

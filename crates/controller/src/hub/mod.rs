@@ -36,6 +36,7 @@ mod punts;
 mod reading;
 mod refused;
 mod roles;
+pub(crate) mod scheme_process;
 mod switches;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,7 @@ use self::log_limiter::{subject, LogLimiter};
 use self::places::Place;
 use self::refused::RefusalCounts;
 use self::roles::Roles;
+use self::scheme_process::SchemeProcess;
 use self::switches::Switches;
 use self::upkeep::{Periodic, Warned};
 use crate::config::{Foreign, Limits, Sessions};
@@ -101,6 +103,8 @@ pub struct Hub {
     pub(crate) connections: Connections,
     pub(crate) queued: VecDeque<Input>,
     pub(crate) jobs: VecDeque<Job>,
+    /// The process of a scheme that is no part of the controller.
+    pub(crate) process: Option<SchemeProcess>,
     /// Sessions that are over, and of which the driver does not know yet.
     ended: VecDeque<ConnectionId>,
     /// Whether something was received since the last [`Hub::settle`].
@@ -152,6 +156,7 @@ impl Hub {
             connections: Connections::default(),
             queued: VecDeque::new(),
             jobs: VecDeque::new(),
+            process: None,
             ended: VecDeque::new(),
             unsettled: false,
             periodic: Periodic::default(),
@@ -374,7 +379,8 @@ impl Hub {
             Responder::Fabric(controller) => controller.poll_timeout(),
             Responder::Packets(_) | Responder::SurveyOnly => None,
         };
-        [discovery, controller].into_iter().flatten().fold(self.periodic.next(), Nanos::min)
+        let process = self.process.as_ref().and_then(SchemeProcess::poll_timeout);
+        [discovery, controller, process].into_iter().flatten().fold(self.periodic.next(), Nanos::min)
     }
 
     /// Handles time-outs that are due, and does the periodic work.
@@ -386,6 +392,7 @@ impl Hub {
         if let Some(discovery) = &mut self.discovery {
             discovery.timeout(now);
         }
+        self.time_out_process(now);
         self.do_periodic_work(now);
         self.settle(now);
     }
@@ -565,27 +572,6 @@ impl Hub {
             if switch == "unknown" { subject(&peer, why) } else { format!("switch {}", subject(&switch, why)) };
         if let Some(times) = self.log_limiter.count_to_log(now, &subject) {
             tracing::warn!(peer, switch, why, times, "a connection is closed");
-        }
-    }
-
-    /// Counts a TLS handshake that was ended because there were too many at a time.
-    pub fn handshake_refused(&mut self, now: Nanos, peer: &str, why: &str, what: &str) {
-        self.advance(now);
-        self.counts.handshakes += 1;
-        self.complain(peer, why, what);
-    }
-
-    /// Counts a peer whose TLS handshake failed.
-    pub fn handshake_failed(&mut self, now: Nanos, peer: &str, why: &str, what: &str) {
-        self.counts.offences += 1;
-        self.handshake_refused(now, peer, why, what);
-    }
-
-    /// Logs an offence of a peer: one line, and then a count.
-    pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
-        let now = self.now;
-        if let Some(times) = self.log_limiter.count_to_log(now, &subject(peer, why)) {
-            tracing::warn!(peer, why, times, "{what}");
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::hub::punts::{self, Punt};
 use crate::hub::reading::{Reading, Why};
 use crate::hub::refused::{self, Refusals, Row};
 use crate::hub::roles::{self, Roles, Standing};
+use crate::hub::scheme_process::{self, SchemeProcess};
 use crate::hub::upkeep::{self, Tick, Verdict};
 use crate::hub::{Hub, Responder};
 use pathloom_control::{Controller, Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
@@ -20,7 +21,8 @@ use pathloom_openflow::{
     ErrorMessage, FlowStats, FlowStatsRequest, Message, PacketOut, Request, RoleMessage, SwitchConfig, NO_BUFFER,
     PORT_CONTROLLER, PORT_MAX,
 };
-use pathloom_scheme::Detection;
+use pathloom_scheme::remote::Order;
+use pathloom_scheme::{Detection, State};
 use std::borrow::Cow;
 
 /// Number of bytes that a switch sends to the controller of a packet without a matching rule. Every packet matches a
@@ -178,6 +180,7 @@ impl Hub {
             }
             Output::Repaired { at, restored, surplus } => self.say_repaired(at, restored, surplus),
             Output::Solve { ticket, input, .. } => {
+                let Some(input) = self.order_of_process(ticket, input) else { return };
                 if let Some(controller) = self.controller() {
                     let (solver, view) = (controller.solver(), controller.view().clone());
                     self.jobs.push_back(Job { ticket, solver, view, input });
@@ -477,6 +480,62 @@ impl Hub {
             ask(connection);
             self.mark(id);
         }
+    }
+
+    /// Passes a job to the process if it is an order for it. Returns the input of another job.
+    pub(crate) fn order_of_process(&mut self, ticket: u64, input: State) -> Option<State> {
+        let now = self.now;
+        let Some(process) = &mut self.process else { return Some(input) };
+        match Order::from_state(input.clone()) {
+            Some(order) => process.order(now, ticket, order),
+            None => return Some(input),
+        }
+        self.take_answers();
+        None
+    }
+
+    /// A line of the process with this number.
+    pub(crate) fn process_line(&mut self, now: Nanos, number: u64, line: &str) {
+        self.with_process(now, |process, now| process.line(now, number, line));
+    }
+
+    /// The process with this number has ended.
+    pub(crate) fn process_ended(&mut self, now: Nanos, number: u64, why: &str) {
+        self.with_process(now, |process, now| process.ended(now, number, why));
+    }
+
+    fn with_process(&mut self, now: Nanos, work: impl FnOnce(&mut SchemeProcess, Nanos)) {
+        let now = self.advance(now);
+        if let Some(process) = &mut self.process {
+            work(process, now);
+        }
+        self.take_answers();
+        self.settle(now);
+    }
+
+    /// Handles the time-outs of the process.
+    pub(crate) fn time_out_process(&mut self, now: Nanos) {
+        if let Some(process) = &mut self.process {
+            process.timeout(now);
+        }
+        self.take_answers();
+    }
+
+    /// Queues the answers for the scheme.
+    fn take_answers(&mut self) {
+        while let Some((ticket, answer)) = self.process.as_mut().and_then(SchemeProcess::poll_answer) {
+            self.queued.push_back(Input::Solved { ticket, answer: answer.to_state() });
+        }
+    }
+
+    /// What the driver of the process must do next.
+    pub(crate) fn poll_process(&mut self) -> Option<scheme_process::Output> {
+        self.process.as_mut()?.poll_output()
+    }
+
+    /// Whether the driver of the process must do something.
+    pub(crate) fn wants_process(&self) -> bool {
+        self.process.as_ref().is_some_and(SchemeProcess::has_outputs)
     }
 }
 

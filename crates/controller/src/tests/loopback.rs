@@ -81,7 +81,8 @@ fn start(directory: Directory, more: &str, connects: impl Fn(u64) -> bool) -> La
     // The switches forward nothing, so no probe gets through.
     let fabric = "fabric = { spec = \"fat-tree:k=4,rate=10Mbps\" }\ndiscovery = { links = \"off\" }";
     let text = format!("{fabric}\n{more}");
-    let checked = check(&text, &directory.0).unwrap();
+    let mut checked = check(&text, &directory.0).unwrap();
+    crate::commands::greet_process(&mut checked).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     let dpids = checked.fabric.switches().iter().map(|switch| u64::from(switch.0) + 1);
     let dpids: Vec<u64> = dpids.filter(|&dpid| connects(dpid)).collect();
@@ -110,6 +111,7 @@ fn run(checked: CheckedConfig, dpids: &[u64], told: impl FnOnce(Places)) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (address, questions) = crate::api::start(checked.api.clone().unwrap()).unwrap();
+        crate::drivers::process::begin(&checked, &shared);
         shared.drive(|hub, now| hub.handle(now, Input::Timeout));
         for &(prefix, at) in &checked.places {
             shared.drive(|hub, now| hub.handle(now, Input::Place { prefix, at: Some(at) }));

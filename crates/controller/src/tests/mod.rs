@@ -2,4 +2,5 @@
 
 pub(crate) mod loopback;
 mod offenders;
+mod scheme_process;
 mod tls;

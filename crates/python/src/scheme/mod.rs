@@ -4,10 +4,12 @@ mod actions;
 mod events;
 mod fields;
 mod needs;
+mod process;
 mod scheme_errors;
 mod topology;
 mod view;
 
+pub use process::{SchemeHost, ViewChanges};
 pub use scheme_errors::SchemeErrors;
 pub use topology::{Link, Node};
 pub use view::{Flow, View};

@@ -39,6 +39,12 @@ impl SchemeErrors {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.first.clone().map(|first| (noted.count, first.line, first.traceback))
     }
+
+    /// As [`SchemeErrors::summary`], without the number. The next error then counts as the first.
+    pub fn take(&self) -> Option<(String, String)> {
+        let noted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        noted.first.map(|first| (first.line, first.traceback))
+    }
 }
 
 fn traceback_of(py: Python<'_>, error: &PyErr) -> PyResult<String> {

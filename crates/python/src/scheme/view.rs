@@ -140,6 +140,11 @@ impl View {
         View { view, topology, flows: PyOnceLock::new() }
     }
 
+    /// The view of the controller.
+    pub(super) fn shown(&self) -> &pathloom_scheme::View {
+        &self.view
+    }
+
     fn flow_objects<'py>(
         &'py self,
         py: Python<'py>,

@@ -82,11 +82,16 @@ pub fn scheme_of(text: &str) -> Result<String, String> {
 
 /// Replays a record. Returns it with the new actions and answers in place of the recorded ones.
 pub fn replay(text: &str) -> Result<String, String> {
+    replay_with(text, |_| {})
+}
+
+/// As [`replay`]; `change` may change the world before the first event.
+pub fn replay_with(text: &str, change: impl Fn(&mut World)) -> Result<String, String> {
     scheme_of(text)?;
     let mut world = None;
     let mut out = String::new();
     for (number, line) in text.lines().enumerate() {
-        let line = read(line).and_then(|line| step(line, &mut world));
+        let line = read(line).and_then(|line| step(line, &mut world, &change));
         let line = line.map_err(|problem| format!("line {}: {problem}", number + 1))?;
         out += &serde_json::to_string(&line).map_err(|error| error.to_string())?;
         out.push('\n');
@@ -98,10 +103,10 @@ fn read(line: &str) -> Result<Line, String> {
     serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))
 }
 
-fn step(line: Line, world: &mut Option<World>) -> Result<Line, String> {
+fn step(line: Line, world: &mut Option<World>, change: &impl Fn(&mut World)) -> Result<Line, String> {
     match (line, world) {
         (Line::Setup { setup }, world) => {
-            *world = Some(World::new(&setup.fabric, &setup.scheme, setup.seed));
+            change(world.insert(World::new(&setup.fabric, &setup.scheme, setup.seed)));
             Ok(Line::Setup { setup })
         }
         (_, None) => Err("expected the setup line first".to_owned()),
