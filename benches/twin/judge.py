@@ -1,7 +1,7 @@
 """Judges the twin with the simulator in the place of the real fabric: the figures of docs/twin.md.
 
 `python benches/twin/judge.py` prints how much long-lived flows of a fork differ from those of the run that was forked,
-and how good predictions of alternatives are (about three minutes).
+and how good predictions of alternatives are (about a quarter of an hour).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def real(traffic: str, seed: int, at_s: float, for_s: float, alternative: Altern
 def judge(traffic: str, measures: Sequence[str], at_s: float, for_s: float, seeds: Sequence[int], folder: Path) -> None:
     """Prints the scores of predictions: forks at `at_s`, and what was measured in the `for_s` after them."""
     alternatives = parse_alternatives(ALTERNATIVES)
-    file = f"{traffic.partition(':')[0]}-{for_s:g}s"
+    file = f"{traffic.partition(':')[0]}-{at_s:g}s-{for_s:g}s"
     ledgers = {name: Ledger(folder / f"{file}-{name}.sqlite") for name in measures}
     for seed in seeds:
         found = {one.name: real(traffic, seed, at_s, for_s, one) for one in alternatives}
@@ -83,7 +83,13 @@ def judge(traffic: str, measures: Sequence[str], at_s: float, for_s: float, seed
                 if value is not None:
                     ledger.add_outcome(number, alternative, value, 0.0)
     for name, ledger in ledgers.items():
-        print(traffic, f"{for_s:g} s", name, json.dumps(score_of(ledger.predictions()).json()), flush=True)
+        print(
+            traffic,
+            f"fork at {at_s:g} s, {for_s:g} s",
+            name,
+            json.dumps(score_of(ledger.predictions()).json()),
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -100,8 +106,8 @@ def main() -> None:
         judge(
             "hadoop:load=0.6", ["mean-throughput", "p99-fct-small", "worst-pair"], 1.0, 0.3, range(1, 7), Path(folder)
         )
-        for for_s in (0.3, 1.0, 3.0, 10.0):
-            judge("hadoop:load=0.6", ["mean-throughput"], 3.0, for_s, range(21, 27), Path(folder))
+        for at_s, for_s in [(3.0, 0.3), (3.0, 1.0), (3.0, 3.0), (3.0, 10.0), (10.0, 3.0), (10.0, 10.0)]:
+            judge("hadoop:load=0.6", ["mean-throughput"], at_s, for_s, range(21, 27), Path(folder))
         judge("web-search:load=0.5", ["mean-throughput"], 2.0, 0.5, range(1, 9), Path(folder))
 
 
