@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pathloom import _core
 from pathloom.experiments.settings.identity import program_digest
-from pathloom.report.cite import BUILD_DIGITS
 
+BUILD_DIGITS = 8
+"""Shown digits of the digest of the program."""
 COMMIT_DIGITS = 12
 """Shown digits of a commit."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")

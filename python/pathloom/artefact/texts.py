@@ -8,10 +8,11 @@ from typing import Any
 
 from pathloom.artefact.layout import CITATION, EXPECTED, EXPERIMENTS, LOCK, RESULTS, SETTINGS, ZENODO
 from pathloom.artefact.sources import Source, wall_s
+from pathloom.build import BUILD_DIGITS
 from pathloom.experiments.results.verdicts import figure_of, is_bound
 from pathloom.progress import minutes
 from pathloom.quantities import FigureText, counted, share_figure, time_figure, times_figure
-from pathloom.report.cite import ADDRESS, BUILD_DIGITS
+from pathloom.report.cite import ADDRESS
 from pathloom.report.tables import AT_LEAST, AT_MOST
 
 ANONYMOUS = "Anonymous"

@@ -201,8 +201,8 @@ def _share(text: str | None) -> float | None:
 
 def _say_versions(manifest: Manifest) -> None:
     """Prints which versions made and check the artefact, if they differ."""
+    from pathloom.build import BUILD_DIGITS
     from pathloom.experiments.settings.identity import versions
-    from pathloom.report.cite import BUILD_DIGITS
 
     made, here = (
         f"Pathloom {of['pathloom']} (build {of.get('program', 'unknown')[:BUILD_DIGITS]})"

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from pathloom import _core
+from pathloom.build import BUILD_DIGITS
 from pathloom.report.html import pairs
 
 TITLE, AUTHORS, ADDRESS = "Pathloom", "The Pathloom developers", "https://github.com/pathloom/pathloom"
 """As in CITATION.cff, which wheels do not have."""
-BUILD_DIGITS = 8
-"""Shown digits of the digest of the program, as `pathloom --version` shows them."""
 
 
 def cite_block(versions: Mapping[str, str], schemes: Sequence[str]) -> str:
