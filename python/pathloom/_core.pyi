@@ -379,7 +379,7 @@ class View:
 class SchemeHost:
     """The answers of a scheme in Python to the lines of a live controller (`pathloom.scheme_process`)."""
 
-    def __init__(self, label: str, scheme: object, hello: str) -> None:
+    def __new__(cls, label: str, scheme: object, hello: str) -> SchemeHost:
         """A host for an object with a method `handle`. `hello` is the first line of the controller.
 
         Raises `PathloomError`.
