@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const GOOD: &str = "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { address = \"127.0.0.1:0\", unix = \"openflow\" }\n";
 const BAD: &str =
@@ -180,7 +180,12 @@ fn drained_switches_stay_drained_if_the_snapshot_is_unusable() {
     let place = Directory::new("refused");
     let state = "[state]\ndirectory = \"state\"\n";
     let (mut running, port) = with_api(&place, state);
-    assert_eq!(ask(port, OPERATOR, "POST /v1/switches/c0/drain", "").0, "200");
+    // No switch connects, so the controller waits before it takes one out of service.
+    let end = Instant::now() + Duration::from_secs(60);
+    while ask(port, OPERATOR, "POST /v1/switches/c0/drain", "").0 != "200" {
+        assert!(Instant::now() < end, "the drain is refused for ever");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     running.signal("-TERM");
     running.says("the rules stay in the switches");
     running.process.wait().unwrap();
