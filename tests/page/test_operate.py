@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from conftest import Tab, axe, wait
+from pathloom._core import PathloomError
 from pathloom.native import program
 from pathloom.remote import Controller, find_token, make_token
 
@@ -50,6 +51,17 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     wait("the API listens", port)
     url = f"http://127.0.0.1:{port()}"
     asked = Controller(url, operate)
+
+    def drains() -> bool:
+        """Whether the controller takes a switch out of service. It waits for switches first, and none connects here."""
+        try:
+            asked.ask("POST", "/v1/switches/c0/drain")
+        except PathloomError:
+            return False
+        return True
+
+    wait("drains are accepted", drains)
+    asked.ask("POST", "/v1/switches/c0/undrain")
     yield Live(f"{url}/", operate, read, asked)
     process.terminate()
     assert process.wait(60) == 0
