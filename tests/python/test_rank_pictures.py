@@ -71,7 +71,7 @@ def test_a_slow_cable_shows_in_the_matrix_and_in_the_steps() -> None:
     transfers = transfers_of(outcome, job)
     into = transfers.group_by("dst").agg(polars.col("end_s").max() - polars.col("start_s").min())
     assert into.height == 4
-    waits = step_waits(outcome, job)
+    waits = step_waits(transfers)
     assert waits["step"].to_list() == [0, 1, 2]
     # 100 KB take 0.83 ms on the slow cable, which two of four transfers cross, and 0.08 ms on others.
     assert 0.3e-3 < waits["wait_s"][0] < 0.5e-3

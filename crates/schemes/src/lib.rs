@@ -54,4 +54,4 @@ mod wcmp;
 
 pub use entry::{EntryInfo, KeyInfo, SwitchProgram};
 pub use pathloom_switching::deployment::Deployment;
-pub use registry::{names, parse, Registry, SchemeSpec};
+pub use registry::{lasting, names, parse, Registry, SchemeSpec};

@@ -198,7 +198,7 @@ impl fmt::Debug for SchemeSpec {
 }
 
 /// A copy of a name that lasts as long as this program. There are few: one per scheme that a user names.
-fn lasting(name: &str) -> &'static str {
+pub fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = names.get(name) {

@@ -94,7 +94,7 @@ def transfers_of(outcome: Mapping[str, Any], job: Mapping[str, Any]) -> pl.DataF
     of_job = (flows["coflow"] >= job["first_coflow"]) & (flows["coflow"] < job["first_coflow"] + job["coflows"])
     own = of_job & (flows["start_ns"] >= 0)
     start_ns, finish_ns = flows["start_ns"][own], flows["finish_ns"][own]
-    delay_ns = flows["delay_ns"][own] if "delay_ns" in flows else np.zeros(len(start_ns))
+    delay_ns = flows["delay_ns"][own]
     waits_for_none = start_ns if not job["known"] else np.zeros(len(start_ns))
     end_ns = np.where(finish_ns >= 0, finish_ns, outcome["end_ns"])
     return pl.DataFrame(
@@ -130,27 +130,30 @@ def ranks_of(job: Mapping[str, Any], transfers: pl.DataFrame, names: Sequence[st
     return found
 
 
-def _jobs(result: ResultData, scheme: str) -> tuple[RunOutcome, list[Mapping[str, Any]]] | None:
-    """The first run of a scheme and its jobs with transfers; None without any."""
-    run = first_run(result, scheme)
-    if run is None:
-        return None
-    jobs = [job for job in run.outcome.get("jobs") or [] if transfers_of(run.outcome, job).height]
-    return (run, jobs) if jobs else None
+def _jobs(result: ResultData, look: Mapping[str, Look]) -> dict[str, list[tuple[Mapping[str, Any], pl.DataFrame]]]:
+    """The jobs with transfers in the first run of each scheme that has any, and these transfers."""
+    found = {}
+    for scheme in look:
+        if (run := first_run(result, scheme)) is None:
+            continue
+        jobs = [(job, transfers_of(run.outcome, job)) for job in run.outcome.get("jobs") or []]
+        if started := [(job, transfers) for job, transfers in jobs if transfers.height]:
+            found[scheme] = started
+    return found
 
 
 def timeline(result: ResultData, look: Mapping[str, Look]) -> tuple[Figure, str] | None:
     """What each rank does over time in the first run of each scheme, and below it the links between switches."""
-    found = {scheme: known for scheme in look if (known := _jobs(result, scheme)) is not None}
+    found = _jobs(result, look)
     if not found:
         return None
     shown: dict[str, list[Rank]] = {}
     left_out = 0
-    for scheme, (run, jobs) in found.items():
+    for scheme, jobs in found.items():
         ranks = []
-        for number, job in enumerate(jobs):
+        for number, (job, transfers) in enumerate(jobs):
             label = f"job {number + 1}: " if len(jobs) > 1 else ""
-            own = ranks_of(job, transfers_of(run.outcome, job), result.fabric.names)
+            own = ranks_of(job, transfers, result.fabric.names)
             ranks += [Rank(label + rank.name, rank.computes, rank.sends, rank.receives) for rank in own]
         last = sorted(sorted(range(len(ranks)), key=lambda at: -ranks[at].end_s)[:MOST_ROWS])
         left_out, shown[scheme] = len(ranks) - len(last), [ranks[at] for at in last]
@@ -255,11 +258,9 @@ def _draw_links(axes: Axes, result: ResultData, series: pl.DataFrame) -> None:
 def matrix(result: ResultData, look: Mapping[str, Look]) -> tuple[Figure, str] | None:
     """The mean slowdown of transfers from rank to rank, in the first run of each scheme; of the first job."""
     cells: dict[str, NDArray[np.float64]] = {}
-    for scheme in look:
-        if (found := _jobs(result, scheme)) is None:
-            continue
-        run, jobs = found
-        transfers, size = transfers_of(run.outcome, jobs[0]), len(jobs[0]["hosts"])
+    found = _jobs(result, look)
+    for scheme, [(job, transfers), *_] in found.items():
+        size = len(job["hosts"])
         pair = transfers["src"].to_numpy(), transfers["dst"].to_numpy()
         sums, counts = np.zeros((size, size)), np.zeros((size, size))
         np.add.at(sums, pair, transfers["slowdown"].to_numpy())
@@ -294,14 +295,13 @@ def matrix(result: ResultData, look: Mapping[str, Look]) -> tuple[Figure, str] |
         "Mean time of the transfers from one rank to another over their ideal time, in the first run of each scheme. "
         "Pairs without a transfer are empty. An unfinished transfer counts with the time it has had."
     )
-    if any(len(known[1]) > 1 for scheme in look if (known := _jobs(result, scheme))):
+    if any(len(jobs) > 1 for jobs in found.values()):
         says += " Only the first job is drawn."
     return figure, says
 
 
-def step_waits(outcome: Mapping[str, Any], job: Mapping[str, Any]) -> pl.DataFrame:
+def step_waits(transfers: pl.DataFrame) -> pl.DataFrame:
     """By step, how long its last transfer ended after its median transfer, in seconds."""
-    transfers = transfers_of(outcome, job)
     wait_s = (pl.col("end_s").max() - pl.col("end_s").median()).alias("wait_s")
     return transfers.group_by("step").agg(wait_s).sort("step")
 
@@ -324,10 +324,10 @@ def steps(result: ResultData, look: Mapping[str, Look]) -> tuple[Figure, str] | 
 def draw_steps(axes: Axes, result: ResultData, look: Mapping[str, Look]) -> bool:
     """Draws how long each step waits for its last transfer. Returns whether there is a job with several steps."""
     drawn = False
-    for scheme, style in look.items():
-        if (found := _jobs(result, scheme)) is None or found[1][0]["coflows"] < 2:
+    for scheme, [(job, transfers), *_] in _jobs(result, look).items():
+        if job["coflows"] < 2:
             continue
-        waits = step_waits(found[0].outcome, found[1][0])
+        waits, style = step_waits(transfers), look[scheme]
         axes.plot(
             waits["step"] + 1,
             waits["wait_s"],

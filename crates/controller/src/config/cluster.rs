@@ -1,8 +1,9 @@
 //! `[cluster]` in the configuration.
 
+use super::tls::certificates;
 use pathloom_cluster::Settings;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -147,16 +148,6 @@ impl Cluster {
             _ => Err("cluster: certificate and key must be given together".into()),
         }
     }
-}
-
-fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let place = file.display();
-    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    let found = read.map_err(|problem| format!("{what}: {place}: {problem}; certificates as PEM were expected"))?;
-    if found.is_empty() {
-        return Err(format!("{what}: {place} has no certificate; at least one as PEM was expected"));
-    }
-    Ok(found)
 }
 
 fn endpoint(address: &str) -> Result<Endpoint, String> {

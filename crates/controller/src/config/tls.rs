@@ -60,7 +60,8 @@ impl Tls {
     }
 }
 
-fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// The certificates of a file, at least one. `what` names the setting in errors.
+pub(super) fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let place = file.display();
     let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let found = read.map_err(|problem| format!("{what}: {place}: {problem}; certificates as PEM were expected"))?;

@@ -21,8 +21,7 @@ use pathloom_model::Nanos;
 use pathloom_scheme::{Action, Event, Needs, Scheme, State, StateError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use topology::Topology;
 
 /// A scheme that asks a Python object. Errors in the object are recorded, and flows keep their paths.
@@ -48,7 +47,15 @@ impl PyScheme {
         let vocabulary = Vocabulary::load(py).map_err(broken)?;
         let needs = needs_of(object.bind(py)).map_err(broken)?;
         let (topology, errors) = (Arc::default(), SchemeErrors::default());
-        Ok(PyScheme { name: lasting(label), object, vocabulary, needs, wake_at: None, topology, errors })
+        Ok(PyScheme {
+            name: pathloom_schemes::lasting(label),
+            object,
+            vocabulary,
+            needs,
+            wake_at: None,
+            topology,
+            errors,
+        })
     }
 
     /// Creates a scheme for a controller that starts again; `make` creates its object. Errors are recorded.
@@ -147,16 +154,4 @@ pub fn hand_over(py: Python<'_>, old: Py<PyAny>, new: Py<PyAny>) -> Result<(), E
     let state = old.saved(py).map_err(|error| Error::PyScheme(old.name.to_owned(), format!("save: {error}")))?;
     let text = serde_json::to_string(&state)?;
     new.restore(serde_json::from_str(&text)?).map_err(|error| Error::PyScheme(error.scheme.to_owned(), error.problem))
-}
-
-/// A copy of a name that lasts as long as the process. There are few: one per scheme that a user names.
-fn lasting(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
-        return known;
-    }
-    let name: &'static str = name.to_owned().leak();
-    names.insert(name);
-    name
 }
