@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from pathloom.lab.routed.numbering import host6
 from pathloom.lab.routed.prober import Prober
 from pathloom.lab.routed.routers import Routers
 from pathloom.lab.status import link_counters
+from pathloom.streams.source_ports import read_maps
 from pathloom.waiting import await_event
 from support import K4, PATHLOOM, PATIENCE_S, SMALL, call, compared, left_of
 
@@ -149,6 +151,25 @@ def test_a_run_on_static_routes_accounts_for_every_packet() -> None:
         packets, flows = scheme["packets"], scheme["flows"]
         assert flows["finished"] == flows["started"] > 0
         assert packets["sent"] >= packets["hops"] / 4 > 0
+
+
+def test_programs_take_the_paths_of_a_map(routed: Lab, tmp_path: Path) -> None:
+    code = """
+import socket, sys
+lines = [socket.create_connection((sys.argv[1], 7), 20) for _ in range(4)]
+print(*(line.getsockname()[1] for line in lines))
+"""
+    addresses = {host.name: host.ports[0].address for host in routed.blueprint().hosts}
+    file = tmp_path / "map.json"
+    for own, target in (((), addresses["h15"]), (("--ipv6",), str(host6(addresses["h15"])))):
+        asked = ("h0", "h15", "--port", "7", "--name", routed.name, "--json", str(file), *own)
+        assert call("paths", *asked).code == 0
+        command = [*PATHLOOM, "with-paths", "--map", str(file), "-v", "--", "python3", "-c", code, target]
+        done = call("exec", "h0", "--name", routed.name, "--", *command)
+        assert done.code == 0, done.err
+        assert "4 connections had a path of their own, 0 had none" in done.err
+        (found,) = read_maps([file]).values()
+        assert len({found[port] for port in map(int, done.out.split())}) == 4, done.out
 
 
 def links_used(lab: Lab, flow: Flow, port: int, ipv6: bool) -> set[int]:

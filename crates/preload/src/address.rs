@@ -2,7 +2,7 @@
 //! §2.5.5.2). They are read as IPv4 addresses here.
 
 use libc::{c_int, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const V4_BYTES: socklen_t = size_of::<sockaddr_in>() as socklen_t;
 const V6_BYTES: socklen_t = size_of::<sockaddr_in6>() as socklen_t;
@@ -32,37 +32,41 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
     }
 }
 
-/// Returns the IPv4 address that a socket is bound to; 0.0.0.0:0 if it is not bound.
-pub(crate) fn of(socket: c_int) -> Option<SocketAddrV4> {
+/// Returns the address that a socket is bound to; an unspecified address and port 0 if it is not bound.
+pub(crate) fn of(socket: c_int) -> Option<SocketAddr> {
     // SAFETY: all zeros are a valid value of this type.
     let (mut found, mut length): (sockaddr_in6, socklen_t) = (unsafe { std::mem::zeroed() }, V6_BYTES);
     // SAFETY: both pointers refer to local values of the given length.
-    let found = unsafe {
+    unsafe {
         let place = std::ptr::from_mut(&mut found).cast::<sockaddr>();
-        (libc::getsockname(socket, place, &raw mut length) == 0).then(|| read(place, length)).flatten()?
-    };
-    match found.ip() {
-        IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, found.port())),
-        IpAddr::V6(ip) => ip.is_unspecified().then(|| SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, found.port())),
+        (libc::getsockname(socket, place, &raw mut length) == 0).then(|| read(place, length)).flatten()
     }
 }
 
-/// Binds a socket, and returns whether that succeeded.
-pub(crate) fn bind(socket: c_int, address: SocketAddrV4) -> bool {
+/// Binds a socket, and returns whether that succeeded. IPv6 sockets are bound to mapped addresses for IPv4.
+pub(crate) fn bind(socket: c_int, address: SocketAddr) -> bool {
     let port = address.port().to_be();
-    if option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6) {
-        // SAFETY: all zeros are a valid value of this type.
-        let mut made: sockaddr_in6 = unsafe { std::mem::zeroed() };
-        made.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-        made.sin6_addr.s6_addr = address.ip().to_ipv6_mapped().octets();
-        made.sin6_port = port;
-        // SAFETY: the address is a local value of the given length.
-        return unsafe { libc::bind(socket, std::ptr::from_ref(&made).cast(), V6_BYTES) == 0 };
-    }
+    let as_v6 = option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_INET6);
+    let ip: Ipv4Addr = match (address.ip(), as_v6) {
+        (IpAddr::V4(ip), false) => ip,
+        (IpAddr::V6(_), false) => return false,
+        (ip, true) => {
+            // SAFETY: all zeros are a valid value of this type.
+            let mut made: sockaddr_in6 = unsafe { std::mem::zeroed() };
+            made.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            made.sin6_addr.s6_addr = match ip {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+                IpAddr::V6(ip) => ip.octets(),
+            };
+            made.sin6_port = port;
+            // SAFETY: the address is a local value of the given length.
+            return unsafe { libc::bind(socket, std::ptr::from_ref(&made).cast(), V6_BYTES) == 0 };
+        }
+    };
     // SAFETY: all zeros are a valid value of this type.
     let mut made: sockaddr_in = unsafe { std::mem::zeroed() };
     made.sin_family = libc::AF_INET as libc::sa_family_t;
-    made.sin_addr.s_addr = u32::from(*address.ip()).to_be();
+    made.sin_addr.s_addr = u32::from(ip).to_be();
     made.sin_port = port;
     // SAFETY: the address is a local value of the given length.
     unsafe { libc::bind(socket, std::ptr::from_ref(&made).cast(), V4_BYTES) == 0 }

@@ -5,7 +5,7 @@ use libc::c_int;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -23,6 +23,12 @@ fn socket_path() -> Option<&'static OsString> {
     SOCKET_PATH.get_or_init(|| std::env::var_os("PATHLOOM_WITH_PATHS").filter(|path| !path.is_empty())).as_ref()
 }
 
+/// Whether `with-paths` chooses source ports from a map, rather than paths for the ports that the kernel chooses.
+fn chooses_ports() -> bool {
+    static CHOOSES: OnceLock<bool> = OnceLock::new();
+    *CHOOSES.get_or_init(|| std::env::var_os("PATHLOOM_SOURCE_PORTS").is_some_and(|value| value == "map"))
+}
+
 /// Claims a path for the connection that a socket is about to open, or reports why it gets none.
 pub(crate) fn claim_path(socket: c_int, destination: SocketAddr) {
     let Some(path) = socket_path() else { return };
@@ -34,8 +40,8 @@ pub(crate) fn claim_path(socket: c_int, destination: SocketAddr) {
     let _ = match (address::option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL), destination.ip()) {
         (Some(libc::IPPROTO_MPTCP), _) if address::of(socket).is_some_and(|own| own.port() == 0) => none("mptcp"),
         (Some(libc::IPPROTO_TCP), ip) if is_fresh(socket) => match ip {
-            IpAddr::V6(_) => none("ipv6"),
-            IpAddr::V4(ip) => match bound(socket, SocketAddrV4::new(ip, destination.port())) {
+            IpAddr::V6(_) if !chooses_ports() => none("ipv6"),
+            _ => match bound(socket, destination, path) {
                 Some(source) => ask(path, format_args!("claim {source} {destination}")),
                 None => none("port"),
             },
@@ -56,45 +62,53 @@ fn is_fresh(socket: c_int) -> bool {
 }
 
 /// Returns the source address and port of a socket. Binds the socket first if it is not bound.
-fn bound(socket: c_int, destination: SocketAddrV4) -> Option<SocketAddrV4> {
+fn bound(socket: c_int, destination: SocketAddr, path: &OsString) -> Option<SocketAddr> {
     let present = address::of(socket)?;
     if present.port() != 0 && !present.ip().is_unspecified() {
         return Some(present);
     }
-    let ip = match *present.ip() {
-        Ipv4Addr::UNSPECIFIED => source_towards(destination)?,
-        chosen => chosen,
-    };
+    let ip = if present.ip().is_unspecified() { source_towards(destination)? } else { present.ip() };
     if present.port() != 0 {
         // The port is already set, and the kernel will select the same address.
-        return Some(SocketAddrV4::new(ip, present.port()));
+        return Some(SocketAddr::new(ip, present.port()));
     }
     address::set_option(socket, libc::IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 0);
-    address::bind(socket, SocketAddrV4::new(ip, 0)).then(|| address::of(socket)).flatten()
+    let ports = if chooses_ports() { offered(path, ip, destination) } else { Vec::new() };
+    // Port 0 lets the kernel select one.
+    let mut wanted = ports.into_iter().chain([0]);
+    wanted.any(|port| address::bind(socket, SocketAddr::new(ip, port))).then(|| address::of(socket)).flatten()
+}
+
+/// Returns the source ports that `with-paths` offers for a connection, the best one first.
+fn offered(path: &OsString, source: IpAddr, destination: SocketAddr) -> Vec<u16> {
+    let question = format_args!("choose {} {destination}", SocketAddr::new(source, 0)).to_string();
+    let answer = ask(path, question).unwrap_or_default();
+    answer.split_ascii_whitespace().skip(1).map_while(|word| word.parse().ok()).collect()
 }
 
 /// Returns the address from which the kernel would send to `destination`.
-fn source_towards(destination: SocketAddrV4) -> Option<Ipv4Addr> {
-    let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+fn source_towards(destination: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = if destination.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let probe = UdpSocket::bind((any, 0)).ok()?;
     // Port 0 is refused, and any other port gives the same result.
-    probe.connect((*destination.ip(), destination.port().max(1))).ok()?;
-    match probe.local_addr().ok()?.ip() {
-        std::net::IpAddr::V4(ip) => Some(ip),
-        std::net::IpAddr::V6(_) => None,
-    }
+    probe.connect((destination.ip(), destination.port().max(1))).ok()?;
+    Some(probe.local_addr().ok()?.ip())
 }
 
-fn ask(path: &OsString, question: impl Display) -> std::io::Result<()> {
+/// Asks `with-paths` a question, and returns its answer, which is one line.
+fn ask(path: &OsString, question: impl Display) -> std::io::Result<String> {
     let mut line = UnixStream::connect(path)?;
     line.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     line.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     line.write_all(format!("{question}\n").as_bytes())?;
-    let mut answer = [0; 64];
-    loop {
-        match line.read(&mut answer) {
-            Ok(count) if count > 0 && !answer[..count].contains(&b'\n') => {}
+    let (mut answer, mut known) = ([0; 256], 0);
+    while known < answer.len() && !answer[..known].contains(&b'\n') {
+        match line.read(&mut answer[known..]) {
+            Ok(0) => break,
+            Ok(count) => known += count,
             Err(problem) if problem.kind() == std::io::ErrorKind::Interrupted => {}
-            other => return other.map(drop),
+            Err(problem) => return Err(problem),
         }
     }
+    Ok(String::from_utf8_lossy(&answer[..known]).into_owned())
 }

@@ -1,7 +1,10 @@
 //! A library that `pathloom with-paths` (python/pathloom/streams/with_paths.py) preloads into programs. Before a TCP
-//! connection over IPv4 is opened, by `connect` or with TCP Fast Open by `sendto` and `sendmsg`, the library selects its
+//! connection is opened, by `connect` or with TCP Fast Open by `sendto` and `sendmsg`, the library selects its
 //! source port and claims a path for it. The first packet leaves after the answer to the claim, so that its path exists.
 //! If anything fails, the connection is opened as without this library.
+//!
+//! With `PATHLOOM_SOURCE_PORTS=map`, a line `choose SOURCE:0 DESTINATION:PORT` comes first. It is answered by `ports` and
+//! source ports that take the path that is wanted. Only then are connections over IPv6 served.
 //!
 //! `with-paths` listens on the Unix socket in the environment variable `PATHLOOM_WITH_PATHS`. Each claim is a line
 //! `claim SOURCE:PORT DESTINATION:PORT` on a separate connection, answered by one line. A connection without a path is
@@ -48,7 +51,7 @@ unsafe fn prepare(socket: c_int, address: *const sockaddr, length: socklen_t) {
     }
 }
 
-/// Replaces `connect(2)`, and claims a path for TCP connections over IPv4.
+/// Replaces `connect(2)`, and claims a path for TCP connections.
 ///
 /// # Safety
 /// As for `connect(2)`: `address` must point to `length` bytes.

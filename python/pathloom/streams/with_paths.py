@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pathloom.errors import ToolError, bad_input, reason
 from pathloom.streams.opened import Expected, KernelReports
@@ -83,8 +83,42 @@ class Pair:
     """Time of the clock, in seconds, before which the controller is not asked."""
 
 
+class PathSource(Protocol):
+    """Where connections get their paths from: a controller (`Broker`), or a map of source ports (`PortBroker`)."""
+
+    environment: Mapping[str, str]
+    """More variables for the library."""
+    unreported: str | None
+    """Why the kernel does not report the connections that the library does not see; None if it does."""
+
+    @property
+    def claimed(self) -> int:
+        """Connections that got a path."""
+
+    @property
+    def without_path(self) -> int:
+        """Connections that got none."""
+
+    def choose(self, src: str, dst: str, dst_port: int) -> list[int]:
+        """Returns source ports to try for a connection, the best one first; none to leave it to the kernel."""
+
+    def claim(self, src: str, dst: str, ports: Ports) -> bool:
+        """Claims a path for a connection. Returns whether it has one."""
+
+    def not_served(self, cause: str, dst: str) -> None:
+        """Counts a connection that cannot have a path, for a cause of `NOT_SERVED`."""
+
+    def lost(self, count: int) -> None:
+        """Counts connections that the kernel could not report."""
+
+    def release(self) -> None:
+        """Releases all paths."""
+
+
 class Broker:
-    """Claims paths for connections."""
+    """Claims paths for connections from a controller."""
+
+    environment: Mapping[str, str] = {}
 
     def __init__(
         self, place: ControllerAddress, request: PathRequest, say: Callable[[str], None], clock: Clock = SYSTEM
@@ -96,7 +130,11 @@ class Broker:
         self.claimed = 0
         self.without_path = 0
         self.unreported: str | None = None
-        """Why the kernel does not report the connections that the library does not see; None if it does."""
+        """As in `PathSource`."""
+
+    def choose(self, _src: str, _dst: str, _dst_port: int) -> list[int]:
+        """Returns no ports: the controller's rules fit any."""
+        return []
 
     def claim(self, src: str, dst: str, ports: Ports) -> bool:
         """Claims a path for a connection. Returns whether it has one."""
@@ -206,9 +244,15 @@ class _Claim(socketserver.StreamRequestHandler):
                 return
             kind, first, dst = words
             if kind == "claim":
-                self.server.expected.add("open", first, dst)
+                # The kernel reports connections over IPv6 only as such.
+                again = ("none", "ipv6", dst) if dst.startswith("[") else ("open", first, dst)
+                self.server.expected.add(*again)
                 done = _claim(self.server.broker, first, dst)
                 self.wfile.write(b"yes\n" if done else b"no\n")
+            elif kind == "choose":
+                (src, _), (to, port) = _end(first), _end(dst)
+                offered = self.server.broker.choose(src, to, port)
+                self.wfile.write(f"ports {' '.join(map(str, offered))}\n".encode("ascii"))
             elif kind == "none" and first in NOT_SERVED:
                 # The kernel reports a connection without a source port when it has one, and then it gets its path.
                 if first != "port" or self.server.broker.unreported is not None:
@@ -217,11 +261,17 @@ class _Claim(socketserver.StreamRequestHandler):
                 self.wfile.write(b"no\n")
 
 
-def _claim(broker: Broker, src: str, dst: str, is_open: bool = False) -> bool:
+def _end(word: str) -> tuple[str, int]:
+    """Reads ADDRESS:PORT; IPv6 addresses have brackets. Raises `ValueError`."""
+    address, _, port = word.rpartition(":")
+    return address.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _claim(broker: PathSource, src: str, dst: str, is_open: bool = False) -> bool:
     """Claims a path for a connection, given by two words ADDRESS:PORT. Returns whether it has one."""
-    (src_ip, src_port), (dst_ip, dst_port) = (word.rsplit(":", 1) for word in (src, dst))
-    to = int(dst_port) or None
-    ports = Ports(int(src_port), dst_port=to) if is_open else Ports(int(src_port), opens_to=to)
+    (src_ip, src_port), (dst_ip, dst_port) = _end(src), _end(dst)
+    to = dst_port or None
+    ports = Ports(src_port, dst_port=to) if is_open else Ports(src_port, opens_to=to)
     return broker.claim(src_ip, dst_ip, ports)
 
 
@@ -229,12 +279,12 @@ class _ClaimServer(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, place: str, broker: Broker) -> None:
+    def __init__(self, place: str, broker: PathSource) -> None:
         self.broker, self.expected = broker, Expected()
         super().__init__(place, _Claim)
 
 
-def _serve_reports(reports: KernelReports, broker: Broker, expected: Expected) -> None:
+def _serve_reports(reports: KernelReports, broker: PathSource, expected: Expected) -> None:
     """Claims paths for connections that the kernel reports, but the library has not, until the reports end."""
     with ThreadPoolExecutor(_CLAIMS_AT_A_TIME) as pool:
         for words in reports.lines():
@@ -247,7 +297,7 @@ def _serve_reports(reports: KernelReports, broker: Broker, expected: Expected) -
                     broker.lost(int(count))
 
 
-def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str], None]) -> int:
+def run(command: Sequence[str], library: str, broker: PathSource, say: Callable[[str], None]) -> int:
     """Runs a command whose connections get paths. Returns its exit code, or 128 + the signal that ended it.
 
     Raises `ToolError` if it cannot be started.
@@ -259,7 +309,8 @@ def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str
         with _ClaimServer(str(place), broker) as server:
             place.chmod(0o666)
             try:
-                process, reports = _start(command, {SOCKET_VARIABLE: str(place), "LD_PRELOAD": _preloads(library)})
+                variables = {SOCKET_VARIABLE: str(place), "LD_PRELOAD": _preloads(library), **broker.environment}
+                process, reports = _start(command, variables)
                 broker.unreported = reports if isinstance(reports, str) else None
                 why = no_effect(command[0])
                 if why is not None and broker.unreported is not None:

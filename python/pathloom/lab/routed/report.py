@@ -8,6 +8,7 @@ from typing import Any
 from pathloom.errors import ToolError, bad_input, reason
 from pathloom.lab.lab import Lab
 from pathloom.lab.routed.entropy import Flow, Lookups, PathMap, sources_of
+from pathloom.lab.routed.numbering import host6
 from pathloom.lab.routed.prober import Prober
 
 _SHOWN = 6
@@ -31,6 +32,7 @@ def found_paths(
     if start.address == end.address:
         raise bad_input(f"lab paths: {source} and {target} are one host; name two")
     flow = Flow(start.address, end.address, port, protocol)
+    ends = [str(host6(one)) if ipv6 else one for one in (flow.source, flow.target)]
     known, wanted = PathMap(flow), list(ports)
     if by == "routes":
         known.refresh(Lookups(blueprint, flow).find, wanted)
@@ -48,6 +50,7 @@ def found_paths(
     return {
         "schema": 1,
         "flow": flow._asdict() | {"ipv6": ipv6},
+        "ends": {"source": ends[0], "target": ends[1]},
         "by": by,
         "paths": rows,
         "unknown": [one for one in wanted if one not in known.paths],
