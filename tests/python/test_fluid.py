@@ -69,7 +69,7 @@ def test_series_have_rates_and_no_queues() -> None:
 @pytest.mark.parametrize(
     ("given", "part"),
     [
-        ({"fidelity": "exact"}, "expected packets or fluid"),
+        ({"fidelity": "exact"}, "expected packets, skip or fluid"),
         ({"schemes": ["drill"]}, "choose by their queues or by probes; use --fidelity packets"),
         ({"schemes": ["tcp-path"]}, "run a program that decides about packets"),
         ({"transport": "uec"}, "use --fidelity packets, or a TCP transport or mptcp"),

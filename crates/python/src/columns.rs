@@ -5,7 +5,7 @@ use numpy::{Element, IntoPyArray};
 use pathloom_model::{Fabric, LinkId, Nanos};
 use pathloom_sim::{
     ControlOutcome, Deadlock, Fidelity, FlowOutcome, KindOutcome, LinkOutcome, OfferedFlow, PacketTotals, PauseOutcome,
-    ProgramOutcome, SubflowOutcome,
+    ProgramOutcome, Skipped, SubflowOutcome,
 };
 use pathloom_workload::{FlowSpec, Start};
 use pyo3::prelude::*;
@@ -33,7 +33,7 @@ fn counts<R>(
     value: impl Fn(&R) -> u64,
 ) -> PyResult<()> {
     match fidelity {
-        Fidelity::Packets => column(columns, name, rows, value),
+        Fidelity::Packets | Fidelity::Skip => column(columns, name, rows, value),
         Fidelity::Fluid => column(columns, name, rows, |_| or_none(None::<i64>)),
     }
 }
@@ -151,9 +151,18 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals, fidelity: Fidel
         ("trimmed", trimmed),
         ("hops", hops),
     ];
-    let known = |count| (fidelity == Fidelity::Packets).then_some(count);
+    let known = |count| (fidelity != Fidelity::Fluid).then_some(count);
     counts.into_iter().try_for_each(|(name, count)| dict.set_item(name, known(count)))?;
     dict.set_item("events", events)?;
+    Ok(dict)
+}
+
+/// What was skipped of a run.
+pub fn skip_dict<'py>(py: Python<'py>, skipped: &Skipped) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("time_s", skipped.time.as_secs_f64())?;
+    dict.set_item("jumps", skipped.jumps)?;
+    dict.set_item("obstacle", skipped.obstacle)?;
     Ok(dict)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::columns::{
     control_dict, flow_columns, kind_dict, link_columns, offered_dict, packet_dict, pause_dict, program_dict,
-    subflow_columns,
+    skip_dict, subflow_columns,
 };
 use crate::errors::{read_bytes, read_file, Error};
 use crate::fabric::Fabric;
@@ -115,6 +115,8 @@ impl Simulation {
         let large = fabric.links().len() >= LargeFabric::LINKS;
         let run = match pcap {
             None if fidelity == Fidelity::Fluid => Run::Plain(start_with(sim, NoTap, log, fidelity)?),
+            None if fidelity == Fidelity::Skip && large => Run::Large(start_with(sim, LargeFabric, log, fidelity)?),
+            None if fidelity == Fidelity::Skip => Run::Plain(start_with(sim, NoTap, log, fidelity)?),
             None if threads > 1 && large => Run::PartedLarge(start(sim, Parted, log)?),
             None if threads > 1 => Run::Parted(start(sim, Parted, log)?),
             None if large => Run::Large(start(sim, LargeFabric, log)?),
@@ -227,9 +229,12 @@ fn transport_for(needs: &Needs, given: Option<TransportSpec>) -> Result<Transpor
 fn fidelity(name: Option<&str>, captures: bool) -> Result<Fidelity, Error> {
     let fidelity = name.map_or(Some(Fidelity::default()), Fidelity::of_name);
     let problem = match fidelity {
+        Some(Fidelity::Skip) if captures => {
+            "packets that are skipped cannot be captured; leave out --pcap, or use packets"
+        }
         Some(Fidelity::Fluid) if captures => "there are no packets to capture; leave out --pcap, or use packets",
         Some(fidelity) => return Ok(fidelity),
-        None => "expected packets or fluid",
+        None => "expected packets, skip or fluid",
     };
     let spec = name.unwrap_or_default().to_owned();
     Err(SpecError { what: "fidelity", spec, problem: problem.into() }.into())
@@ -389,11 +394,11 @@ impl Simulation {
     }
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (outcome, delays): (Outcome, _) = py.detach(|| {
+        let (outcome, delays, skipped): (Outcome, _, _) = py.detach(|| {
             let run = &*self.lock();
             let outcome = of_run!(run, sim => sim.outcome());
             let delays = delays(&self.workload, &outcome, |flow| of_run!(run, sim => sim.path_of(flow)));
-            (outcome, delays)
+            (outcome, delays, of_run!(run, sim => sim.skipped()))
         });
         if !outcome.conserves_packets() {
             return Err(Error::Unbalanced(outcome.packets).into());
@@ -407,6 +412,7 @@ impl Simulation {
         parts.set_item("programs", outcome.programs.as_ref().map(|of| program_dict(py, of)).transpose()?)?;
         parts.set_item("pauses", outcome.pauses.as_ref().map(|of| pause_dict(py, &self.fabric, of)).transpose()?)?;
         parts.set_item("kinds", outcome.kinds.as_ref().map(|of| kind_dict(py, of)).transpose()?)?;
+        parts.set_item("skipped", skipped.map(|of| skip_dict(py, &of)).transpose()?)?;
         parts.set_item("jobs", job_list(py, &self.workload, &delays)?)?;
         parts.set_item("end_ns", outcome.end.0)?;
         Ok(parts)

@@ -169,6 +169,17 @@ impl Agenda {
         self.heap.iter().filter(|item| !item.event.is_of_hosts()).map(|item| item.at).min().unwrap_or(NEVER)
     }
 
+    /// Moves the timers of connections and cards by `by`. The other events keep their times.
+    pub(crate) fn translate(&mut self, by: Ps) {
+        let mut items = std::mem::take(&mut self.heap).into_vec();
+        let is_of_connections = |event: &Event| event.is_of_hosts() && !matches!(event, Event::NextStart);
+        items.iter_mut().filter(|item| is_of_connections(&item.event)).for_each(|item| item.at += by);
+        self.heap = items.into();
+        if !self.stopped {
+            self.next_at = self.heap.peek().map_or(NEVER, |next| next.at);
+        }
+    }
+
     /// Removes all events, so that nothing happens any more. [`Agenda::next_at`] then returns 0, a time in the past.
     pub(crate) fn halt(&mut self) {
         self.heap.clear();

@@ -24,9 +24,10 @@ use crate::packet::Packet;
 use crate::plan::Planner;
 use crate::run::Run;
 use crate::settings::SimError;
+use crate::subflow::Subflow;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps};
-use crate::transfers::Transfers;
+use crate::transfers::{Transfers, Work};
 use fluid::{counters, results, FluidFlows};
 use packets::PacketFlows;
 pub(crate) use parts::HostSettings;
@@ -307,6 +308,25 @@ impl Hosts {
         let (fluid, counted) = (self.fluid.as_ref()?, network.links.carried_bytes.as_ref()?);
         let carried = counters::carried(fluid, now, counted).into_iter().zip(0..);
         Some(carried.map(|(bytes, link)| (bytes, counters::busy_ps(fluid, LinkId(link), bytes))).collect())
+    }
+
+    /// All subflows that are not over, in order of slot.
+    pub(crate) fn live_subflows(&self) -> impl Iterator<Item = (usize, &Subflow)> {
+        self.tcp.subflows.live()
+    }
+
+    /// The subflow of a slot.
+    pub(crate) fn subflow(&self, slot: usize) -> &Subflow {
+        self.tcp.subflows.at(slot)
+    }
+
+    /// Moves a subflow to a time that is later by `time`. Meanwhile it has done this work, of which the delivered bytes
+    /// must be fewer than it has not sent.
+    pub(crate) fn skip(&mut self, slot: usize, time: Ps, work: &Work) {
+        let subflow = self.tcp.subflows.get(slot);
+        let has_bytes = subflow.translate(time, work.delivered_bytes);
+        debug_assert!(has_bytes, "a jump ends before a flow finishes");
+        self.shared.transfers.add_skipped(subflow.transfer, work);
     }
 
     /// See [`Tcp::least_time_left`].

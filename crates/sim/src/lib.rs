@@ -2,7 +2,8 @@
 //!
 //! A [`Simulation`] is built from [`SimSettings`] and advances in slices; its [`Outcome`] can be read at any time.
 //! All random draws come from its seed: the same settings give the same outcome, bit for bit, on one thread or on
-//! several. With [`Fidelity::Fluid`], flows are rates, and no packet is sent.
+//! several. With [`Fidelity::Skip`], steady phases are advanced at once; with
+//! [`Fidelity::Fluid`], flows are rates, and no packet is sent.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -43,6 +44,7 @@ mod run;
 mod sack_options;
 mod settings;
 mod simulation;
+mod skip;
 mod splitting;
 mod starts;
 mod store;
@@ -66,4 +68,5 @@ pub use pcap::PcapTap;
 pub use preview::{OfferedFlow, SwitchTables};
 pub use settings::{ControlSettings, Fidelity, Handover, SimError, SimSettings, Successor, LONGEST_RUN};
 pub use simulation::Simulation;
+pub use skip::Skipped;
 pub use tap::{Fate, LargeFabric, Loss, NoTap, Parted, SeenPacket, Tap};

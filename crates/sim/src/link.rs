@@ -12,6 +12,7 @@ mod speeds;
 mod take_back;
 #[cfg(test)]
 mod tests;
+mod translation;
 
 use crate::packet::{Direction, Packet};
 use crate::settings::Handover;
@@ -25,6 +26,7 @@ use speeds::{Speed, SpeedNumber};
 pub(crate) use rates::{bytes_in, ps_per_byte, times};
 pub(crate) use sent::Quantity;
 pub(crate) use speeds::Speeds;
+pub(crate) use translation::{translate, LinkCounts};
 
 /// Takes two cache lines: with 128 bytes, a link is found by a shift. A packet that enters or leaves it needs only
 /// the first line.

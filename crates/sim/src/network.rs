@@ -22,7 +22,7 @@ use crate::cache::{Cache, Entry};
 use crate::interface::Interface;
 use crate::kinds::{Exchanged, Kind, Numbers};
 use crate::lanes::NO_CONNECTION;
-use crate::link::LinkQueue;
+use crate::link::{LinkCounts, LinkQueue};
 use crate::marks::Signals;
 use crate::next_hops::Sets;
 use crate::outcome::{KindOutcome, PacketTotals, ProgramOutcome};
@@ -473,6 +473,16 @@ impl<T: Tap> Network<T> {
     /// The changes since the last call, if they are noted.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         self.switches.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Moves all packets to a time that is later by `by`, at `now`. Meanwhile each link of the fabric has counted `more`. As
+    /// many packets were sent as have arrived or were lost.
+    pub(crate) fn skip(&mut self, by: Ps, now: Ps, more: &[LinkCounts]) {
+        let to_host = self.links.of_fabric().iter().map(LinkQueue::to_host);
+        let arrived = |(more, to_host): (&LinkCounts, bool)| if to_host { more.passed - more.lost } else { 0 };
+        self.totals.sent += more.iter().zip(to_host).map(arrived).sum::<u64>();
+        self.totals.sent += more.iter().map(|more| more.refused + more.lost).sum::<u64>();
+        self.links.translate(by, now, more);
     }
 
     /// Returns the totals of all packets so far. The number of events lacks those of the agenda.

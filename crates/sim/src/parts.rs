@@ -70,7 +70,8 @@ impl<T: Tap> Simulation<T> {
     pub fn one_thread(&self) -> Option<&'static str> {
         let paths = self.hosts.records_paths().then_some("the paths of flows are recorded");
         let ports = self.network.links.has_ports().then_some("ports of switches have several queues or RED");
-        self.single_thread_reason.or(paths).or(ports)
+        let skips = self.skip.is_some().then_some("steady phases are skipped");
+        self.single_thread_reason.or(skips).or(paths).or(ports)
     }
 
     /// Number of windows that were simulated on several threads so far.
@@ -82,6 +83,9 @@ impl<T: Tap> Simulation<T> {
 impl<const LARGE: bool> Simulation<Parted<LARGE>> {
     /// As [`Simulation::advance`], on this many threads if possible. The result does not depend on their number.
     pub fn advance_on(&mut self, until: Nanos, threads: usize) {
+        if self.skip.is_some() {
+            return self.advance(until);
+        }
         let limit = to_ps(until).min(self.end).saturating_add(1);
         if threads <= 1 || self.one_thread().is_some() {
             return self.advance_on_one_thread(limit);

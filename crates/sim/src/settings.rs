@@ -27,13 +27,16 @@ pub enum Fidelity {
     /// Every packet.
     #[default]
     Packets,
+    /// Every packet, except that phases in which all rates have settled are advanced at once.
+    Skip,
     /// Flows as max-min fair rates over the paths that rules give them; no packet is sent. Of an outcome, only times,
     /// payload and bytes of flows and links, utilisation, and the costs of control have a meaning.
     Fluid,
 }
 
 /// Names of the values of [`Fidelity`].
-const FIDELITIES: [(&str, Fidelity); 2] = [("packets", Fidelity::Packets), ("fluid", Fidelity::Fluid)];
+const FIDELITIES: [(&str, Fidelity); 3] =
+    [("packets", Fidelity::Packets), ("skip", Fidelity::Skip), ("fluid", Fidelity::Fluid)];
 
 impl Fidelity {
     /// The fidelity of this name; `None` if there is none.

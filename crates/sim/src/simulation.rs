@@ -16,6 +16,7 @@ use crate::preview::{self, OfferedFlow, SwitchTables};
 use crate::program_events;
 use crate::run::Run;
 use crate::settings::{Fidelity, SimError, SimSettings};
+use crate::skip::{self, Skip, Skipped};
 use crate::splitting::splits_of;
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
@@ -45,6 +46,8 @@ pub struct Simulation<T: Tap = NoTap> {
     /// Number of windows that were simulated on several threads so far.
     pub(crate) windows: u64,
     pub(crate) end: Ps,
+    /// Looks for steady phases, if they are skipped.
+    pub(crate) skip: Option<Box<Skip>>,
 }
 
 /// Most messages per switch that a controller may exchange before the first packet.
@@ -117,6 +120,8 @@ impl<T: Tap> Simulation<T> {
         let fluid = fidelity == Fidelity::Fluid;
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed, fluid };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
+        let skip =
+            (fidelity == Fidelity::Skip).then(|| Box::new(Skip::new(skip::refusal(&settings, &transfers, T::ON))));
         let hosts = Hosts::new(fabric.clone(), transfers, &settings);
         if hosts.acknowledge_packets() {
             network.take_slow_path_to_hosts();
@@ -127,6 +132,9 @@ impl<T: Tap> Simulation<T> {
             network.links.carried_bytes = Some(vec![0.0; fabric.links().len()]);
         } else if needs.takes_several_paths() || hosts.acknowledge_packets() {
             network.expect_several_paths(needs.selection, seed);
+        }
+        if skip.is_some() {
+            network.note_changes();
         }
         plane.journal = journal;
         plane.starts.successor = successor;
@@ -143,6 +151,7 @@ impl<T: Tap> Simulation<T> {
             force_threads: false,
             windows: 0,
             end,
+            skip,
             fabric,
         };
         simulation.prepare()?;
@@ -222,7 +231,23 @@ impl<T: Tap> Simulation<T> {
     /// of this function and of all functions that it calls.
     #[inline(never)]
     pub fn advance(&mut self, until: Nanos) {
-        self.advance_before(to_ps(until).min(self.end).saturating_add(1));
+        let limit = to_ps(until).min(self.end).saturating_add(1);
+        if let Some(mut skip) = self.skip.take() {
+            skip.advance(self, limit);
+            self.skip = Some(skip);
+            return;
+        }
+        self.advance_before(limit);
+    }
+
+    /// What was skipped of the run so far; `None` if every packet is simulated by choice.
+    pub fn skipped(&self) -> Option<Skipped> {
+        self.skip.as_ref().map(|skip| skip.outcome())
+    }
+
+    /// Beginning and end of each phase that was skipped so far.
+    pub fn skipped_phases(&self) -> Vec<(Nanos, Nanos)> {
+        self.skip.iter().flat_map(|skip| skip.phases()).collect()
     }
 
     /// Simulates everything before `limit`, which must be above 0.
@@ -233,6 +258,12 @@ impl<T: Tap> Simulation<T> {
         } else {
             self.main_loop::<false>(limit);
         }
+    }
+
+    /// As [`Simulation::advance_before`]. Not inlined, for callers that call it rarely.
+    #[inline(never)]
+    pub(crate) fn packets_before(&mut self, limit: Ps) {
+        self.advance_before(limit);
     }
 
     /// As [`Simulation::advance_before`], for runs in which packets of a flow take several paths.

@@ -9,7 +9,7 @@ use crate::lanes::NO_CONNECTION;
 use crate::packet::{Direction, Packet};
 use crate::sack_options::SackOptions;
 use crate::store::grow;
-use crate::time::{Ps, NEVER};
+use crate::time::{to_nanos, Ps, NEVER};
 use crate::trusted::{fetch_byte, LINE};
 use pathloom_model::Nanos;
 use pathloom_scheme::Acknowledged;
@@ -138,6 +138,11 @@ impl Subflows {
         &mut self.slots[slot]
     }
 
+    #[inline]
+    pub(crate) fn at(&self, slot: usize) -> &Subflow {
+        &self.slots[slot]
+    }
+
     /// Prefetches the cache lines of a subflow that a packet in this direction needs. Affects only speed.
     #[inline(always)]
     pub(crate) fn fetch(&self, slot: usize, direction: Direction) {
@@ -254,6 +259,24 @@ impl Subflow {
         }
         self.card_event = earlier;
         Err(Some(earlier))
+    }
+
+    /// Moves every time of the subflow by `by`, and brings its end nearer by `bytes`, which its receiver counts as
+    /// delivered elsewhere. Returns whether so many bytes are left; if not, nothing changes.
+    pub(crate) fn translate(&mut self, by: Ps, bytes: u64) -> bool {
+        if !self.sender.translate(to_nanos(by), bytes) {
+            return false;
+        }
+        if self.size < NOT_KNOWN_YET {
+            self.size -= bytes;
+        }
+        self.receiver.translate(to_nanos(by));
+        for timer in [&mut self.sender_timer, &mut self.receiver_timer].into_iter().filter(|timer| **timer != NEVER) {
+            *timer += by;
+        }
+        self.card_event += by;
+        self.card.iter_mut().flatten().for_each(|leaves| *leaves += by);
+        true
     }
 
     /// What an acknowledgement told the sender, which had `before` acknowledged bytes.

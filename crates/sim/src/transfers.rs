@@ -314,6 +314,13 @@ impl Transfers {
         }
     }
 
+    /// Adds what a transfer has done in a time that was skipped.
+    pub(crate) fn add_skipped(&mut self, transfer: u32, work: &Work) {
+        let record = &mut self.records[transfer as usize];
+        record.closed.merge(work);
+        add_wait(&mut record.waited, work.timeout_wait);
+    }
+
     /// A connection has finished, or has been stopped, after it has delivered this many bytes.
     pub(crate) fn end_connection(&mut self, transfer: u32, delivered_bytes: u64) {
         let record = &mut self.records[transfer as usize];
@@ -372,6 +379,41 @@ impl Transfers {
 }
 
 impl Work {
+    /// What a subflow outside MPTCP has done by `now`.
+    pub(crate) fn of(subflow: &Subflow, now: Nanos) -> Work {
+        let mut work = Work::default();
+        work.add(subflow, now);
+        work.timeout_wait = subflow.sender.ended_timeout_wait();
+        work
+    }
+
+    /// Each count of this and of an earlier `other`, combined by `f`. Windows and least waits do not count.
+    pub(crate) fn combine(&self, other: &Work, f: impl Fn(u64, u64) -> u64) -> Work {
+        let small = |one: u32, other: u32| u32::try_from(f(one.into(), other.into())).unwrap_or(u32::MAX);
+        let nanos = |one: Nanos, other: Nanos| Nanos(f(one.0, other.0));
+        Work {
+            delivered_bytes: f(self.delivered_bytes, other.delivered_bytes),
+            arrived_bytes: f(self.arrived_bytes, other.arrived_bytes),
+            window_bytes: 0,
+            least_wait: None,
+            retransmits: small(self.retransmits, other.retransmits),
+            timeouts: small(self.timeouts, other.timeouts),
+            timeout_wait: TimeoutWait {
+                initial: nanos(self.timeout_wait.initial, other.timeout_wait.initial),
+                sampled: nanos(self.timeout_wait.sampled, other.timeout_wait.sampled),
+            },
+            packets: f(self.packets, other.packets),
+            segments: small(self.segments, other.segments),
+            reordered: small(self.reordered, other.reordered),
+        }
+    }
+
+    /// Adds the counts of `more`.
+    fn merge(&mut self, more: &Work) {
+        let (window_bytes, least_wait) = (self.window_bytes, self.least_wait);
+        *self = Work { window_bytes, least_wait, ..self.combine(more, u64::saturating_add) };
+    }
+
     fn add(&mut self, subflow: &Subflow, now: Nanos) {
         self.retransmits += subflow.sender.retransmits();
         self.timeouts += subflow.sender.timeouts();

@@ -27,6 +27,7 @@ mod ports;
 mod rehashing;
 mod roce;
 mod runs;
+mod skip;
 mod spraying;
 mod standing_connections;
 mod streams;

@@ -85,6 +85,18 @@ impl Rack {
         Rack { delayed_ack, ..Rack::default() }
     }
 
+    /// Moves all times by `by`.
+    pub(crate) fn translate(&mut self, by: Nanos) {
+        self.sent.iter_mut().for_each(|(_, at)| *at += by);
+        for one in &mut self.resent {
+            one.first += by;
+            one.last += by;
+        }
+        self.group_at += by;
+        self.newest += by;
+        self.timer = self.timer.map(|at| at + by);
+    }
+
     /// A segment is sent for the first time (§6.1).
     #[inline(always)]
     pub(crate) fn on_sent(&mut self, now: Nanos, seq: u64, una: u64, smoothed: Option<Nanos>) {

@@ -72,6 +72,11 @@ impl Receiver {
         self.segments
     }
 
+    /// Moves the time of a delayed acknowledgement by `by`.
+    pub fn translate(&mut self, by: Nanos) {
+        self.ack_due = self.ack_due.map(|at| at + by);
+    }
+
     /// Handles a segment of `len` bytes from `seq` on. Returns the acknowledgement number to send now, if any.
     #[inline]
     pub fn handle_data(&mut self, now: Nanos, seq: u64, len: u32) -> Option<u64> {

@@ -71,6 +71,11 @@ impl RightSizing {
         RightSizing { since: now, read_before: 0, ..self }
     }
 
+    /// Moves all times by `by`.
+    pub(crate) fn translate(&mut self, by: Nanos) {
+        self.since += by;
+    }
+
     /// Returns the window.
     pub(crate) fn window(&self) -> u64 {
         self.window

@@ -178,6 +178,7 @@ def control_table(schemes: Sequence[Row]) -> Table:
         *([_Column("packets trimmed", trimmed, percent_text)] if any(map(trimmed, schemes)) else []),
         *_kind_columns(schemes),
         *_pause_columns(),
+        *_skip_columns(),
         _Column("retransmissions", per_run("retransmits"), count_text),
         _Column("retransmission time-outs", per_run("timeouts"), count_text),
     ]
@@ -227,6 +228,14 @@ def _pause_columns() -> list[_Column]:
         _Column("pauses", per_run("pauses"), count_text),
         _Column("time paused, all links", per_run("paused_s"), time_text),
         _Column("runs in deadlock", lambda row: (row.get("pauses") or {}).get("deadlocks"), count_text),
+    ]
+
+
+def _skip_columns() -> list[_Column]:
+    """Columns for what `--fidelity skip` skipped."""
+    return [
+        _Column("time skipped", lambda row: (row.get("skipped") or {}).get("share"), percent_text),
+        _Column("phases skipped", lambda row: (row.get("skipped") or {}).get("jumps"), count_text),
     ]
 
 

@@ -14,7 +14,7 @@ use super::{pfc, Arrival};
 use crate::cache::{Cache, ON_SLOW_LINK};
 use crate::interface::Interface;
 use crate::lanes::Lanes;
-use crate::link::{ps_per_byte, EnqueueResult, LinkQueue, Speeds};
+use crate::link::{ps_per_byte, translate, EnqueueResult, LinkCounts, LinkQueue, Speeds};
 use crate::marks::Signals;
 use crate::next_hops::Sets;
 use crate::packet::Packet;
@@ -334,6 +334,14 @@ impl<T: Tap> Links<T> {
                 self.schedule(at, link);
             }
         }
+    }
+
+    /// Moves all packets to a time that is `by` later, at `now`. `more` has what each link of the fabric has counted meanwhile.
+    pub(crate) fn translate(&mut self, by: Ps, now: Ps, more: &[LinkCounts]) {
+        for (queue, more) in self.queues.iter_mut().zip(more) {
+            translate(queue, by, more);
+        }
+        self.fill_wheel(now, |_| true);
     }
 
     /// Makes a wheel of all links that arrive in the part and are not empty.

@@ -35,6 +35,13 @@ impl ReceiveWindow {
         ReceiveWindow { sizing: self.sizing.map(|sizing| Box::new(sizing.resumed(now))), ..self }
     }
 
+    /// Moves all times by `by`.
+    pub(super) fn translate(&mut self, by: Nanos) {
+        if let Some(sizing) = &mut self.sizing {
+            sizing.translate(by);
+        }
+    }
+
     /// A round trip is over, and all bytes before `read` have arrived. Returns whether the window has grown.
     #[inline]
     pub(super) fn grows(&mut self, now: Nanos, round_trip: Nanos, read: u64) -> bool {

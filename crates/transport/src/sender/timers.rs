@@ -1,5 +1,5 @@
-//! The timers of a sender: retransmission (RFC 6298), loss by time and tail loss probe (RFC 8985); and how long it has
-//! waited for the first.
+//! The timers of a sender: retransmission (RFC 6298), loss by time and tail loss probe (RFC 8985); how long it has waited
+//! for the first; and its translation to a later time.
 
 use super::{Phase, Sender};
 use crate::rack::Rack;
@@ -133,5 +133,118 @@ impl Sender {
         } else {
             &mut waited.sampled
         }
+    }
+
+    /// Moves every time that the sender knows by `by`, and brings the end of its data nearer by `bytes`. Everything else
+    /// stays: byte numbers, window, estimates. So the sender continues as it would have done now.
+    ///
+    /// The clock of the host's timers does not move, so later time-outs may expire at other ticks.
+    ///
+    /// Returns whether that many bytes are left: if not, nothing changes. At least a byte that was never sent stays.
+    pub fn translate(&mut self, by: Nanos, bytes: u64) -> bool {
+        if self.limit != u64::MAX {
+            if bytes >= self.limit.saturating_sub(self.high) && bytes > 0 {
+                return false;
+            }
+            self.limit -= bytes;
+        }
+        if let Some((_, sent)) = &mut self.timing {
+            *sent += by;
+        }
+        if let Some(at) = &mut self.rto_at {
+            *at += by;
+        }
+        self.pace_at += by;
+        self.active_at += by;
+        if let Some(rack) = &mut self.rack {
+            rack.translate(by);
+        }
+        self.window.translate(by);
+        self.receive_window.translate(by);
+        true
+    }
+
+    /// Bytes that have not been sent yet; `None` if the data have no end.
+    pub fn unsent_bytes(&self) -> Option<u64> {
+        (self.limit != u64::MAX).then(|| self.limit.saturating_sub(self.high))
+    }
+
+    /// Whether the controller limits the sender: it is on hold, or paced at a rate that the network provides.
+    pub fn is_restrained(&self) -> bool {
+        self.held || self.provided
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TransportSpec;
+    use proptest::prelude::*;
+
+    const ROUND_TRIP: Nanos = Nanos::from_micros(100);
+
+    /// What a sender does in some round trips from `now` on: it sends, one segment in `lose_every` is lost, the receiver
+    /// answers. Returns each segment with its time after `began` and its byte after `first`.
+    fn drive(sender: &mut Sender, now: &mut Nanos, rounds: u64, lose_every: usize) -> Vec<(u64, u64, u64, bool)> {
+        let (began, mut log) = (*now, Vec::new());
+        let mut sent = 0;
+        for _ in 0..rounds {
+            let una = sender.acked_bytes();
+            let mut acked = una;
+            while let Some(one) = sender.poll_transmit(*now) {
+                log.push(((*now - began).0, one.seq, sender.cwnd_bytes(), one.retransmission));
+                sent += 1;
+                if sent % lose_every != 0 && one.seq == acked {
+                    acked += u64::from(one.len);
+                }
+                *now += Nanos(500);
+            }
+            *now += ROUND_TRIP;
+            let due = sender.poll_timeout().is_some_and(|at| at <= *now);
+            if due {
+                sender.handle_timeout(*now);
+            }
+            (0..4).filter(|_| acked == una).for_each(|_| sender.handle_ack(*now, una));
+            sender.handle_ack(*now, acked);
+        }
+        log
+    }
+
+    proptest! {
+        /// A sender that was moved does the same as one that was not, later.
+        #[test]
+        fn a_translated_sender_continues_as_before(
+            law in 0usize..3, before in 1u64..60, lose_every in 5usize..400, by in 1u64..1 << 40, bytes in 0u64..1 << 30,
+        ) {
+            let law = ["newreno", "cubic", "dctcp"][law];
+            let spec = format!("{law}:handshake=off,min_rto=1ms,timers=exact,rwnd=auto");
+            let settings = TransportSpec::parse(&spec).unwrap().settings().clone();
+            let mut sender = Sender::new(&settings, Some(1 << 40));
+            let mut now = Nanos::from_micros(7);
+            sender.open(now);
+            drive(&mut sender, &mut now, before, lose_every);
+            let mut moved = sender.clone();
+            prop_assert!(moved.translate(Nanos(by), bytes));
+            prop_assert_eq!(moved.unsent_bytes(), sender.unsent_bytes().map(|left| left - bytes));
+            let mut later = now + Nanos(by);
+            prop_assert_eq!(
+                drive(&mut moved, &mut later, 80, lose_every),
+                drive(&mut sender, &mut now, 80, lose_every)
+            );
+            prop_assert_eq!(later, now + Nanos(by));
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_data_is_never_passed() {
+        let settings = TransportSpec::parse("newreno:handshake=off").unwrap().settings().clone();
+        let mut sender = Sender::new(&settings, Some(100_000));
+        sender.open(Nanos::ZERO);
+        assert!(sender.poll_transmit(Nanos::ZERO).is_some());
+        let left = sender.unsent_bytes().unwrap();
+        assert!(!sender.translate(Nanos(1), left), "a byte must stay");
+        assert_eq!(sender.unsent_bytes(), Some(left));
+        assert!(sender.translate(Nanos(1), left - 1) && sender.unsent_bytes() == Some(1));
+        assert_eq!(Sender::new(&settings, None).unsent_bytes(), None);
     }
 }

@@ -114,6 +114,12 @@ impl WindowLaw for Cubic {
         self.epoch = None;
     }
 
+    fn translate(&mut self, by: Nanos) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.start += by;
+        }
+    }
+
     /// The time without data does not count (RFC 9438 §5.8), so a new epoch begins with the next acknowledgement.
     fn on_resume(&mut self) {
         self.epoch = None;

@@ -61,6 +61,9 @@ pub(crate) trait WindowLaw {
     /// The next transfer of a standing connection begins after an idle time. Byte numbers begin again with 0.
     fn on_resume(&mut self) {}
 
+    /// Moves all times by `by`.
+    fn translate(&mut self, _by: Nanos) {}
+
     /// Sets the growth per byte acknowledged, for windows that are coupled with others ([`crate::mptcp`]).
     fn set_growth(&mut self, _growth: f64) {}
 }

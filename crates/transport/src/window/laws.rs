@@ -2,6 +2,7 @@
 
 use super::law::{Ack, Echo, LawEntry, WindowLaw};
 use super::Extent;
+use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Makes from the list the settings, the state, and the calls of one by the other.
@@ -90,6 +91,12 @@ macro_rules! laws {
             fn on_resume(&mut self) {
                 match self {
                     $(Law::$name(law) => law.on_resume(),)*
+                }
+            }
+
+            fn translate(&mut self, by: Nanos) {
+                match self {
+                    $(Law::$name(law) => law.translate(by),)*
                 }
             }
 

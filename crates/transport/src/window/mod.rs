@@ -110,6 +110,11 @@ impl Window {
         self
     }
 
+    /// Moves all times by `by`.
+    pub(crate) fn translate(&mut self, by: Nanos) {
+        self.law.translate(by);
+    }
+
     /// The receiver has room for more.
     pub(crate) fn set_most(&mut self, receive_window: u64) {
         self.most = receive_window + self.extent.mss;

@@ -32,7 +32,7 @@ FIXED = {
     "of_optimum": ("throughput", "fct"),
 }
 """Sections and keys whose columns have the same names in all results."""
-OPEN = ("control_sizes_", "programs_", "pauses_", "kinds_")
+OPEN = ("control_sizes_", "programs_", "pauses_", "kinds_", "skipped_")
 """Prefixes of the names of all other columns."""
 RATIOS = "of_optimum"
 """A section of ratios, which have no unit."""

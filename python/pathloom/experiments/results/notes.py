@@ -20,12 +20,13 @@ from pathloom.experiments.results.lock_out import lock_out_notes
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.pauses import deadlock_notes
 from pathloom.experiments.results.recovery import fault_times_s, recoveries
+from pathloom.experiments.results.skipped import skip_notes
 from pathloom.experiments.results.summary import unfinished
 from pathloom.experiments.results.timeouts import default_notes, timeout_notes
 from pathloom.experiments.results.unanswered import unanswered_notes
 from pathloom.experiments.settings.fault_times import fault_time_s
 from pathloom.experiments.settings.input_files import listed_files
-from pathloom.experiments.settings.model import FINISHED, PACKETS
+from pathloom.experiments.settings.model import FINISHED, FLUID
 from pathloom.quantities import count_text, counted, time_text
 from pathloom.specs import is_python_spec
 
@@ -68,7 +69,7 @@ def notes_on(result: Facts) -> list[str]:
 
 def flows_as_rates(result: Facts) -> list[str]:
     """Whether no packets were simulated."""
-    if result.settings.fidelity == PACKETS:
+    if result.settings.fidelity != FLUID:
         return []
     return ["flows are fair rates, without packets, queues and losses (--fidelity fluid); see docs/fidelity.md"]
 
@@ -256,6 +257,7 @@ def changed_files(result: Facts) -> list[str]:
 
 MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     flows_as_rates,
+    skip_notes,
     failures,
     late_faults,
     faults_without_effect,

@@ -13,6 +13,7 @@ from pathloom.experiments.results.definitions import SIZE_CLASSES
 from pathloom.experiments.results.kinds import kinds_of, kinds_of_runs
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.results.pauses import pauses_of, pauses_of_runs
+from pathloom.experiments.results.skipped import skipped_of, skipped_of_runs
 from pathloom.experiments.results.stats import ci95, mean
 from pathloom.experiments.results.switch_programs import programs_of, programs_of_runs
 from pathloom.experiments.results.tables import flows_by_run
@@ -67,6 +68,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "programs": programs_of_runs(runs),
         "pauses": pauses_of_runs(runs),
         **kinds_of_runs(runs),
+        **skipped_of_runs(runs),
         "wall_s": wall_s,
         "hops_per_wall_s": _per_wall_s(packets["hops"], wall_s),
     }
@@ -106,6 +108,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "programs": programs_of(one.outcome),
         "pauses": pauses_of(one.outcome),
         **kinds_of(one.outcome),
+        **skipped_of(one.outcome),
         "end_s": one.outcome["end_ns"] / 1e9,
         "wall_s": one.wall_s,
         "hops_per_wall_s": _per_wall_s(packets["hops"], one.wall_s),

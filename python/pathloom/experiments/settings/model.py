@@ -20,8 +20,8 @@ from pathloom.specs import LAB, SIM, is_python_spec
 
 WORLDS = (SIM, LAB)
 """All worlds."""
-PACKETS, FLUID = "packets", "fluid"
-FIDELITIES = (PACKETS, FLUID)
+PACKETS, SKIP, FLUID = "packets", "skip", "fluid"
+FIDELITIES = (PACKETS, SKIP, FLUID)
 """What the simulator can simulate."""
 FINISHED = "finished"
 """The value of `until`: the drain lasts until every finite flow is finished."""
@@ -238,13 +238,14 @@ class Settings(BaseModel):
     fidelity: Annotated[
         str,
         Setting(
-            "packets or fluid",
+            "packets, skip or fluid",
             NETWORK,
-            "packets|fluid",
-            "packets, or fluid: flows as fair rates over their paths, in the simulator; see docs/fidelity.md.",
+            "packets|skip|fluid",
+            "packets; skip: packets, but steady phases at once; or fluid: flows as fair rates; see docs/fidelity.md.",
         ),
     ] = "packets"
-    """`"packets"`, or `"fluid"`: flows as max-min fair rates over their paths. Figures about packets are then null."""
+    """`"packets"`; `"skip"`: packets, but phases in which all rates have settled are advanced at once; or `"fluid"`:
+    flows as max-min fair rates over their paths, with null for all figures about packets."""
     yardstick: Annotated[
         bool,
         Setting(
@@ -325,7 +326,8 @@ class Settings(BaseModel):
     @classmethod
     def _known_fidelity(cls, fidelity: str) -> str:
         if fidelity not in FIDELITIES:
-            raise bad_input(f"fidelity: `{fidelity}` is not valid; expected {' or '.join(FIDELITIES)}")
+            known = f"{', '.join(FIDELITIES[:-1])} or {FIDELITIES[-1]}"
+            raise bad_input(f"fidelity: `{fidelity}` is not valid; expected {known}")
         return fidelity
 
     @field_validator("lab")
