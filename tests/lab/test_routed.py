@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from pathloom.lab.routed.numbering import host6
 from pathloom.lab.routed.prober import Prober
 from pathloom.lab.routed.routers import Routers
 from pathloom.lab.status import link_counters
-from pathloom.streams.source_ports import read_maps
+from pathloom.streams.source_ports import read_map
 from pathloom.waiting import await_event
 from support import K4, PATHLOOM, PATIENCE_S, SMALL, call, compared, left_of
 
@@ -168,8 +169,37 @@ print(*(line.getsockname()[1] for line in lines))
         done = call("exec", "h0", "--name", routed.name, "--", *command)
         assert done.code == 0, done.err
         assert "4 connections had a path of their own, 0 had none" in done.err
-        (found,) = read_maps([file]).values()
+        _, found = read_map(file)
         assert len({found[port] for port in map(int, done.out.split())}) == 4, done.out
+
+
+def test_a_followed_map_has_the_paths_after_a_cut_and_names_connections_that_moved(routed: Lab, tmp_path: Path) -> None:
+    blueprint, file = routed.blueprint(), tmp_path / "map.json"
+    flow = Flow(blueprint.hosts[0].ports[0].address, blueprint.hosts[15].ports[0].address, 7)
+    asked = ["h0", "h15", "--port", "7", "--name", routed.name, "--json", str(file), "--follow"]
+    # Without a buffer, `select` sees every line that has not been read.
+    with subprocess.Popen([*PATHLOOM, "lab", "paths", *asked], stdout=subprocess.PIPE, bufsize=0) as following:
+        try:
+            assert following.stdout is not None
+            assert following.stdout.readline() == b"ready\n"
+            _, before = read_map(file)
+            port = next(port for port, path in before.items() if path[1] == 32)
+            with system.inside(blueprint.hosts[0].namespace, lambda: connect(flow, port, PATIENCE_S)) as standing:
+                router = next(one for one in blueprint.switches if one.node == sources_of(blueprint)[32])
+                for state, hops in (("down", {"l34"}), ("up", {"l32", "l34"})):
+                    system.batch("ip", router.namespace, [f"link set l32 {state}"])
+                    await_hops(routed, router.name, "10.0.7.0/24", hops)
+                    moved = ""
+                    while f" {port} from " not in moved:
+                        assert select.select([following.stdout], [], [], PATIENCE_S)[0], "no line of the port's change"
+                        moved = following.stdout.readline().decode()
+                        assert moved, "the command has ended"
+                    _, after = read_map(file)
+                    assert (32 in after[port]) == (state == "up"), moved
+                standing.sendall(b"x")
+                assert standing.recv(1) == b"x"
+        finally:
+            following.kill()
 
 
 def links_used(lab: Lab, flow: Flow, port: int, ipv6: bool) -> set[int]:

@@ -21,9 +21,10 @@ from pathloom.streams.source_ports import (
     PENDING_S,
     Connection,
     Ends,
+    MapFiles,
     SourcePorts,
     open_connections,
-    read_maps,
+    read_map,
 )
 from pathloom.streams.with_paths import find_library, run
 
@@ -129,7 +130,7 @@ def free_ports(address: str, count: int) -> list[int]:
 def test_maps_are_read_and_other_files_are_named(tmp_path: Path) -> None:
     file = tmp_path / "map.json"
     file.write_text(json.dumps(content(ENDS, MAP)), encoding="utf-8")
-    assert read_maps([file]) == {ENDS: MAP}
+    assert read_map(file) == (ENDS, MAP)
     wrong = content(ENDS, {0: FIRST})
     for text, said in (
         (json.dumps(content(ENDS, MAP, "udp")), "UDP"),
@@ -139,9 +140,9 @@ def test_maps_are_read_and_other_files_are_named(tmp_path: Path) -> None:
     ):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(PathloomError, match=said):
-            read_maps([file])
+            read_map(file)
     with pytest.raises(PathloomError, match="no such file"):
-        read_maps([tmp_path / "none"])
+        read_map(tmp_path / "none")
     with pytest.raises(PathloomError, match="spread, least-used"):
         port_broker([], "optimal", print)
 
@@ -152,3 +153,27 @@ def test_open_connections_are_read_from_the_kernel(tmp_path: Path) -> None:
         assert one in set(open_connections())
     assert one not in set(open_connections())
     assert list(open_connections(tmp_path)) == []
+
+
+def test_a_map_that_changes_is_read_again(tmp_path: Path) -> None:
+    file, partial = tmp_path / "map.json", tmp_path / "map.partial"
+
+    def write(text: str) -> None:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+
+    write(json.dumps(content(ENDS, {40000: FIRST})))
+    maps = MapFiles([file])
+    ports = SourcePorts(maps.read(), renew=maps.renew)
+    assert ports.choose(ENDS) == [40000]
+    write(json.dumps(content(ENDS, {40001: SECOND})))
+    assert ports.choose(ENDS) == [40001]
+    assert ports.took(Connection(ENDS, 40000)), "it was offered before"
+    # A file that cannot be read leaves the map as it was.
+    write("{")
+    file.unlink()
+    assert ports.choose(ENDS) == []
+    assert ports.took(Connection(ENDS, 40001))
+    write(json.dumps(content(OTHER, {40002: SECOND})))
+    assert ports.choose(OTHER) == [40002]
+    assert ports.choose(ENDS) == []

@@ -260,23 +260,37 @@ def paths(
     by: Annotated[
         str, typer.Option("--by", metavar="HOW", help="probes (packets from the host) or routes (ask the routers).")
     ] = "probes",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Look again after each change of routers, and write --json anew.")
+    ] = False,
     json: JsonOption = None,
 ) -> int:
     """Show which source ports take which path in a lab of routers.
 
     Example: pathloom lab paths h0 h15 --ports 64
+
+    Example: pathloom lab paths h0 h15 --json paths.json --follow
     """
     from pathloom.lab import system
     from pathloom.lab.lab import Lab
-    from pathloom.lab.routed.report import found_paths, path_rows
+    from pathloom.lab.routed.report import Paths, Question, path_rows
 
     console.check_json_target(json)
     if protocol not in ("tcp", "udp") or by not in ("probes", "routes"):
         raise bad_input("lab paths: expected --protocol tcp or udp, and --by probes or routes")
     if first + ports > 65536:
         raise bad_input(f"--first {first}, --ports {ports}: source ports end at 65535; begin earlier, or take fewer")
+    if follow and (json is None or json == console.STDOUT):
+        raise bad_input("--follow: needs --json FILE, which is written anew after each change")
     system.check_machine(system.ROUTER_TOOLS)
-    content = found_paths(Lab(name), source, target, port, range(first, first + ports), protocol, ipv6, by)
+    asked = Question(source, target, port, range(first, first + ports), protocol, ipv6, by)
+    with Paths(Lab(name), asked) as found:
+        if follow and json is not None:
+            for line in found.follow():
+                console.put_json(json, found.to_json())
+                print(line, flush=True)
+        found.refresh()
+        content = found.to_json()
     if json is not None:
         console.put_json(json, content)
     if json != console.STDOUT:

@@ -87,12 +87,13 @@ def with_paths(
 def port_broker(files: Sequence[Path], policy: str, say: Callable[[str], None]) -> PathSource:
     """Returns what chooses source ports from these maps. Raises `PathloomError`."""
     from pathloom.streams.port_broker import PortBroker
-    from pathloom.streams.source_ports import PORT_POLICIES, SourcePorts, read_maps
+    from pathloom.streams.source_ports import PORT_POLICIES, MapFiles, SourcePorts
 
     known: PortPolicy | None = next((one for one in PORT_POLICIES if one == policy), None)
     if known is None:
         raise bad_input(f"--policy `{policy}`: with --map, expected one of {', '.join(PORT_POLICIES)}")
-    return PortBroker(SourcePorts(read_maps(files), known), say)
+    maps = MapFiles(files)
+    return PortBroker(SourcePorts(maps.read(), known, renew=maps.renew), say)
 
 
 def _say(text: str) -> None:

@@ -12,10 +12,12 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from pathloom import _core
 from pathloom.errors import bad_input, reason
 from pathloom.waiting import SYSTEM, Clock
 
@@ -72,6 +74,10 @@ def _end_of(word: str) -> tuple[str, int]:
     return str(mapped or address), int(port, 16)
 
 
+Maps = Mapping[Ends, Mapping[int, tuple[int, ...]]]
+"""Directed links of the path of each source port, by the ends of connections."""
+
+
 @dataclass
 class _Offer:
     """Ports that were offered for one connection."""
@@ -79,6 +85,8 @@ class _Offer:
     ends: Ends
     links: tuple[int, ...]
     """Links of the path on which the connection is expected."""
+    paths: Mapping[int, tuple[int, ...]]
+    """Links of the path of each port."""
     until_s: float
 
 
@@ -86,11 +94,13 @@ class _Offer:
 class SourcePorts:
     """Chooses source ports by the paths that they take."""
 
-    maps: Mapping[Ends, Mapping[int, tuple[int, ...]]]
+    maps: Maps
     """Directed links of the path of each source port."""
     policy: PortPolicy = "spread"
     connections: Callable[[], Iterable[Connection]] = open_connections
     clock: Clock = SYSTEM
+    renew: Callable[[], Maps | None] = lambda: None
+    """Returns new maps if there are any. It is called before each decision."""
     chosen: int = 0
     """Connections that took an offered port."""
     other: int = 0
@@ -100,7 +110,7 @@ class SourcePorts:
         self._lock = threading.Lock()
         self._offers: dict[Connection, _Offer] = {}
         self._claimed: dict[Connection, float] = {}
-        self._count: dict[Ends, Counter[tuple[int, ...]]] = {ends: Counter() for ends in self.maps}
+        self._count: dict[Ends, Counter[tuple[int, ...]]] = {}
 
     def choose(self, ends: Ends) -> list[int]:
         """Returns source ports for a connection, the best one first; none if no map has these ends.
@@ -108,10 +118,11 @@ class SourcePorts:
         `spread` takes the path of the map that got the fewest connections. `least-used` takes the path whose busiest
         link carries the fewest open connections of this host.
         """
-        known = self.maps.get(ends)
-        if not known:
-            return []
         with self._lock:
+            self.maps = self.renew() or self.maps
+            known = self.maps.get(ends)
+            if not known:
+                return []
             self._forget_old()
             loads = self._loads()
             rank = self._ranks(ends, known, loads)
@@ -120,9 +131,9 @@ class SourcePorts:
             found = sorted(free, key=lambda port: (rank[known[port]], port))[:MOST_OFFERED]
             if found:
                 links = known[found[0]]
-                offer = _Offer(ends, links, self.clock.now_s() + PENDING_S)
+                offer = _Offer(ends, links, {port: known[port] for port in found}, self.clock.now_s() + PENDING_S)
                 self._offers |= {Connection(ends, port): offer for port in found}
-                self._count[ends][links] += 1
+                self._count.setdefault(ends, Counter())[links] += 1
         return found
 
     def took(self, one: Connection) -> bool:
@@ -134,7 +145,7 @@ class SourcePorts:
                 return False
             self._offers = {key: other for key, other in self._offers.items() if other is not offer}
             self._claimed[one] = self.clock.now_s() + PENDING_S
-            count, path = self._count[one.ends], self.maps[one.ends][one.source_port]
+            count, path = self._count[one.ends], offer.paths[one.source_port]
             count[offer.links] -= 1
             count[path] += 1
             self.chosen += 1
@@ -153,7 +164,7 @@ class SourcePorts:
         for path in set(known.values()):
             # Every path has the links of the two hosts.
             shared = sorted((loads[link] for link in path[1:-1]), reverse=True)
-            count = self._count[ends][path]
+            count = self._count.get(ends, Counter())[path]
             ranks[path] = (count, shared, path) if self.policy == "spread" else (shared, count, path)
         return ranks
 
@@ -180,28 +191,50 @@ class SourcePorts:
         self._claimed = {one: until_s for one, until_s in self._claimed.items() if until_s > now_s}
 
 
-def read_maps(files: Sequence[Path]) -> dict[Ends, dict[int, tuple[int, ...]]]:
-    """Reads the files of `pathloom lab paths --json`. Raises `PathloomError` for files that are none.
+class MapFiles:
+    """Files of `pathloom lab paths --json`. A later file replaces an earlier one with the same ends."""
 
-    A later file replaces an earlier one with the same ends.
-    """
-    found: dict[Ends, dict[int, tuple[int, ...]]] = {}
-    for file in files:
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            why = reason(error) if isinstance(error, OSError) else "is not JSON"
-            raise bad_input(f"--map {file}: {why}; `pathloom lab paths HOST HOST --json FILE` writes one") from None
-        try:
-            ends, ports = _map_of(content)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise bad_input(
-                f"--map {file}: is no map of source ports; `pathloom lab paths HOST HOST --json FILE` writes one"
-            ) from None
-        if ends is None:
-            raise bad_input(f"--map {file}: is a map for UDP; with-paths serves TCP, so leave --protocol udp out")
-        found[ends] = ports
-    return found
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self._read: tuple[object, ...] = ()
+
+    def read(self) -> dict[Ends, dict[int, tuple[int, ...]]]:
+        """Reads all files. Raises `PathloomError` for files that are no maps."""
+        self._read = self._versions()
+        return dict(map(read_map, self._files))
+
+    def renew(self) -> dict[Ends, dict[int, tuple[int, ...]]] | None:
+        """Returns the maps if a file has changed since they were read; None otherwise, or if one cannot be read."""
+        if self._versions() == self._read:
+            return None
+        with suppress(_core.PathloomError):
+            return self.read()
+        return None
+
+    def _versions(self) -> tuple[object, ...]:
+        found: list[object] = []
+        for file in self._files:
+            with suppress(OSError):
+                state = file.stat()
+                found.append((file, state.st_ino, state.st_mtime_ns, state.st_size))
+        return tuple(found)
+
+
+def read_map(file: Path) -> tuple[Ends, dict[int, tuple[int, ...]]]:
+    """Reads a file of `pathloom lab paths --json`. Raises `PathloomError`."""
+    writes = "`pathloom lab paths HOST HOST --json FILE` writes one"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else "is not JSON"
+        raise bad_input(f"--map {file}: {why}; {writes}") from None
+    try:
+        ends, ports = _map_of(content)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise bad_input(f"--map {file}: is no map of source ports; {writes}") from None
+    if ends is None:
+        raise bad_input(f"--map {file}: is a map for UDP; with-paths serves TCP, so leave --protocol udp out")
+    return ends, ports
 
 
 def _map_of(content: Any) -> tuple[Ends | None, dict[int, tuple[int, ...]]]:
