@@ -32,7 +32,8 @@ IMPURE_CRATES = {
 }
 """Crates that need not be pure. `sim` writes files through wrappers; only tests use `testkit`."""
 
-TEST_ONLY = {"testkit", "testnet", "fake-switch", "openflow", "schemes", "workload", "fabrics", "allocation"}
+TEST_ONLY = {"testkit", "testnet", "fake-switch", "host-agent", "openflow"}
+TEST_ONLY |= {"schemes", "workload", "fabrics", "allocation"}
 """Crates that tests of any crate may use."""
 
 PURE = """

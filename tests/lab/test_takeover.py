@@ -7,16 +7,18 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from live import K4, QUIET, Live, permutation, spoil, until
 from pathloom.lab import system
 from pathloom.native import BENCH, program
-from support import PATHLOOM, figures
+from support import PATHLOOM, PATIENCE_S, figures
 
 NAMES = ("c0", "c1", "c2")
 TTL_S = 2
@@ -110,6 +112,7 @@ class Trio:
             "scheme": {"spec": QUIET, "seed": 1},
             "listen": {"unix": str(self.socket(name))},
             "discovery": {"hosts": "configured"},
+            "hosts": {"unix": str(self.directory / f"{name}.hosts")},
             "api": {"address": f"127.0.0.1:{6680 + NAMES.index(name)}", "tokens": str(self.directory / "tokens")},
             "cluster": {"endpoints": endpoints, "name": name, "ttl": f"{TTL_S}s"},
         }
@@ -158,6 +161,35 @@ class Trio:
         return self.log(name).rpartition(LEADS)[2].count("a session is up")
 
 
+class Agents:
+    """The agent of a host with a connection to each controller, which only notes what they say."""
+
+    def __init__(self, three: Trio, stack: ExitStack, address: str) -> None:
+        self.three = three
+        self.stack = stack
+        self.address = address
+        self.lines = {name: self.connect(name) for name in NAMES}
+
+    def connect(self, name: str) -> IO[bytes]:
+        """Connects to a controller, and says for which host."""
+        path = self.three.directory / f"{name}.hosts"
+        until(path.exists, f"{name} listens for agents")
+        end = self.stack.enter_context(socket.socket(socket.AF_UNIX))
+        end.settimeout(PATIENCE_S)
+        end.connect(str(path))
+        end.sendall(json.dumps({"hello": {"version": 1, "hosts": [self.address]}}).encode() + b"\n")
+        return end.makefile("rb")
+
+    def heard(self, name: str) -> dict[str, dict[str, Any]]:
+        """The next line of a controller."""
+        said: dict[str, dict[str, Any]] = json.loads(self.lines[name].readline())
+        return said
+
+    def election(self, name: str) -> int:
+        """The number of the election in the welcome that comes next from a controller."""
+        return int(self.heard(name)["welcome"]["election"])
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
@@ -181,14 +213,19 @@ def test_the_next_controller_takes_over_and_no_probe_is_lost(name: str) -> None:
     with trio(name) as three:
         first = three.await_lead(NAMES)
         pairs = permutation(three.live, 6)
-        with three.live.probes(pairs) as probes:
+        with three.live.probes(pairs) as probes, ExitStack() as stack:
             paths = three.live.await_paths(pairs)
+            agents = Agents(three, stack, three.live.blueprint.hosts[0].ports[0].address)
+            elections = [agents.election(first)]
+            assert all("standby" in agents.heard(one) for one in others(first))
             # The leader is killed.
             three.processes[first].kill()
             began = time.monotonic()
             second = three.await_lead(others(first))
             took_s = time.monotonic() - began
             assert three.live.await_paths(pairs) == paths
+            # The agent needs no new connection to the next leader.
+            elections.append(agents.election(second))
             three.processes[first] = three.start(first)
             # The leader stands still for longer than its lease, and goes on.
             three.processes[second].send_signal(signal.SIGSTOP)
@@ -197,12 +234,15 @@ def test_the_next_controller_takes_over_and_no_probe_is_lost(name: str) -> None:
             three.processes[second].send_signal(signal.SIGCONT)
             until(lambda: FOLLOWS in three.log(second), f"{second} follows")
             assert three.leader() == third
+            if third != first:
+                elections.append(agents.election(third))
             assert three.live.await_paths(pairs) == paths
             # The leader is told to stop. Another one leads at once.
             three.processes[third].send_signal(signal.SIGTERM)
             fourth = three.await_lead(others(third))
             assert three.live.await_paths(pairs) == paths
             tracks = probes.stop()
+        assert elections == sorted(set(elections)), "each leader has a greater number than the one before"
         assert not spoil(tracks)
         assert [three.led(one) >= 1 for one in (first, second, third, fourth)] == [True] * 4
         figures("a killed leader: seconds until the next one has all switches", took_s=round(took_s, 2))

@@ -1,4 +1,5 @@
-//! Members, an etcd and switches in virtual time.
+//! Members, an etcd, switches and agents of hosts in virtual time.
 
+mod hosts;
 mod scene;
 mod takeover;

@@ -1,5 +1,6 @@
-//! Three members, an etcd and switches that know roles, in virtual time; and what must never happen.
+//! Three members, an etcd, switches that know roles, and agents of hosts, in virtual time; and what must never happen.
 
+use crate::hosts::{Hosts, HOSTS};
 use pathloom_cluster::model::{Timing, World};
 use pathloom_cluster::{Input, Position, Settings, Token};
 use pathloom_model::Nanos;
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub const MEMBERS: usize = 3;
 pub const TTL_S: u64 = 2;
-const SWITCHES: usize = 3;
+pub const SWITCHES: usize = 3;
 /// Time between two rules of a leader.
 const WRITES_EVERY: Nanos = Nanos::from_millis(40);
 /// Time after which a leader asks again for the role of the master.
@@ -34,6 +35,10 @@ pub enum Fault {
     Speed(usize, i64),
     /// A member and etcd are connected, or not.
     Etcd(usize, bool),
+    /// A member and an agent are connected, or not. What is sent meanwhile arrives later.
+    Host(usize, usize, bool),
+    /// The agent of a host starts anew.
+    AgentStarts(usize),
     /// A member and a switch are connected, or not. What is sent meanwhile arrives later, as by TCP.
     Switch(usize, usize, bool),
     BreakWatches(usize),
@@ -67,6 +72,7 @@ struct Channel {
 pub struct Scene {
     pub world: World,
     pub switches: Vec<Device>,
+    pub hosts: Hosts,
     pub violations: Vec<String>,
     /// Rules that each switch has accepted by the election of their leader.
     pub accepted: BTreeMap<(usize, u64), u64>,
@@ -89,6 +95,7 @@ impl Scene {
         Scene {
             world: World::new(settings, timing, seed),
             switches: (0..SWITCHES).map(|number| Device::new(number as u64 + 1, 4, faults.clone())).collect(),
+            hosts: Hosts::new(seed),
             violations: Vec::new(),
             accepted: BTreeMap::new(),
             drivers: Default::default(),
@@ -126,6 +133,8 @@ impl Scene {
                     channels.entry((member, switch)).or_default().is_cut = !works;
                 }
             }
+            Fault::Host(member, host, works) => self.hosts.link(member, host, works),
+            Fault::AgentStarts(host) => self.hosts.restart(host),
             Fault::BreakWatches(member) => self.world.break_watches(member),
             Fault::EtcdAnswers(answers) => {
                 self.world.etcd_answers = answers;
@@ -159,6 +168,7 @@ impl Scene {
         for member in 0..MEMBERS {
             self.apply(Fault::Etcd(member, true));
             (0..SWITCHES).for_each(|switch| self.apply(Fault::Switch(member, switch, true)));
+            (0..HOSTS).for_each(|host| self.apply(Fault::Host(member, host, true)));
             self.apply(Fault::Pause(member, false));
             let stopped = self.world.member(member).is_some_and(|one| one.poll_timeout() == Nanos::MAX);
             if stopped {
@@ -179,7 +189,8 @@ impl Scene {
             let arrivals = channels
                 .filter(|(_, channel)| !channel.is_cut)
                 .filter_map(|(_, channel)| channel.waiting.front().map(|&(at, ..)| at));
-            let next = arrivals.chain(self.world.poll_timeout()).chain([self.next_write]).min().unwrap_or(end);
+            let next = arrivals.chain(self.world.poll_timeout()).chain(self.hosts.poll_timeout());
+            let next = next.chain([self.next_write]).min().unwrap_or(end);
             if next > end {
                 break;
             }
@@ -223,6 +234,7 @@ impl Scene {
     /// A leader asks switches for the role of the master, or sends them rules.
     fn write(&mut self, member: usize) {
         let Some(Token(token)) = self.drivers[member].token.filter(|_| !self.world.is_paused(member)) else { return };
+        self.hosts.order(self.now, self.drivers[member].life * MEMBERS + member, token);
         for switch in 0..SWITCHES {
             let (asked, granted) = &mut self.drivers[member].roles[switch];
             let message = if *granted {
@@ -241,6 +253,7 @@ impl Scene {
     }
 
     fn arrive(&mut self) {
+        self.violations.extend(self.hosts.arrive(self.now));
         for member in 0..MEMBERS {
             for switch in 0..SWITCHES {
                 while let Some((connection, bytes)) = take(&mut self.to_switch, (member, switch), self.now) {
@@ -311,14 +324,16 @@ impl Scene {
         }
     }
 
-    /// Whether one member leads, and is the master of all switches.
+    /// Whether one member leads, is the master of all switches, and all agents obey it.
     pub fn is_led(&self) -> bool {
         let Some(leader) = self.leader() else { return false };
         let Some(Token(token)) = self.drivers[leader].token else { return false };
-        (0..SWITCHES).all(|switch| {
-            let is_master = self.masters.get(&(switch, token)) == Some(&leader);
-            is_master && self.newest[switch] == token && self.drivers[leader].roles[switch].1
-        })
+        let is_obeyed = self.hosts.newest.iter().all(|&newest| newest == token);
+        is_obeyed
+            && (0..SWITCHES).all(|switch| {
+                let is_master = self.masters.get(&(switch, token)) == Some(&leader);
+                is_master && self.newest[switch] == token && self.drivers[leader].roles[switch].1
+            })
     }
 }
 
@@ -369,6 +384,24 @@ pub fn draw(seed: u64, count: usize, time: Nanos, fastest_permille: i64) -> Vec<
         // What stood still goes on some time later.
         faults.extend((0..MEMBERS).map(|member| (until + ms(500), Fault::Pause(member, false))));
     }
+    faults.extend(draw_of_hosts(seed, count, time));
     faults.sort_by_key(|&(at, _)| at);
+    faults
+}
+
+/// Draws faults of agents.
+fn draw_of_hosts(seed: u64, count: usize, time: Nanos) -> Vec<(Nanos, Fault)> {
+    let mut rng = Pcg64::seed_from_u64(seed ^ 0x0a6e);
+    let mut faults = Vec::new();
+    for _ in 0..rng.random_range(0..=count) {
+        let at = Nanos(rng.random_range(0..time.0));
+        let until = at + Nanos(rng.random_range(ms(50).0..ms(6000).0));
+        let (member, host) = (rng.random_range(0..MEMBERS), rng.random_range(0..HOSTS));
+        faults.push((at, Fault::Host(member, host, false)));
+        faults.push((until, Fault::Host(member, host, true)));
+        if rng.random_bool(0.5) {
+            faults.push((at + Nanos(rng.random_range(0..time.0)), Fault::AgentStarts(host)));
+        }
+    }
     faults
 }

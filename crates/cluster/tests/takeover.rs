@@ -1,6 +1,7 @@
 //! Random schedules of faults, and some chosen ones.
 
-use crate::scene::{draw, ms, Fault, Scene, MEMBERS, TTL_S};
+use crate::hosts::{Wrong, HOSTS};
+use crate::scene::{draw, ms, Fault, Scene, MEMBERS, SWITCHES, TTL_S};
 use pathloom_cluster::{Position, Settings};
 use pathloom_model::Nanos;
 use pathloom_testnet::Faults;
@@ -73,6 +74,59 @@ fn switches_that_ignore_elections_accept_deposed_leaders() {
     let faults = Faults { ignores_elections: true, ..Faults::default() };
     let found = (0..500).flat_map(|seed| run(seed, |settings| settings, faults.clone(), CLOCKS_PERMILLE));
     assert!(found.filter(|what| what.contains("accepts")).count() > 0, "the check finds nothing");
+}
+
+#[test]
+fn agents_that_ignore_elections_obey_deposed_leaders() {
+    let found = (0..500).flat_map(|seed| {
+        let mut scene = scene(seed);
+        scene.hosts.wrong = Wrong::IgnoresElections;
+        violations(scene, draw(seed, 1 + (seed % 8) as usize, Nanos::from_secs(12), CLOCKS_PERMILLE))
+    });
+    assert!(found.filter(|what| what.contains("obeys")).count() > 0, "the check finds nothing");
+}
+
+/// The leader is cut off from etcd and the switches, so it does not learn that another one leads. Then the agents start
+/// anew. Returns what has gone wrong.
+fn agents_start_under_two_leaders(seed: u64, wrong: Wrong) -> Vec<String> {
+    let (mut scene, leader) = led(seed);
+    scene.hosts.wrong = wrong;
+    scene.apply(Fault::Etcd(leader, false));
+    (0..SWITCHES).for_each(|switch| scene.apply(Fault::Switch(leader, switch, false)));
+    scene.run_for(Nanos::from_secs(TTL_S + 2));
+    let old = scene.world.member(leader).unwrap().position().0.clone();
+    assert!(matches!(old, Position::Unconfirmed { .. }) && scene.leader().is_some(), "seed {seed}: {old:?}");
+    (0..HOSTS).for_each(|host| scene.apply(Fault::AgentStarts(host)));
+    scene.run_for(Nanos::from_secs(1));
+    scene.violations
+}
+
+#[test]
+fn an_agent_that_starts_anew_must_know_the_newest_election() {
+    for seed in 0..20 {
+        assert_eq!(agents_start_under_two_leaders(seed, Wrong::Nothing), [""; 0], "seed {seed}");
+    }
+    let found = (0..20).flat_map(|seed| agents_start_under_two_leaders(seed, Wrong::ForgetsElections));
+    assert!(found.filter(|what| what.contains("obeys")).count() > 0, "the check finds nothing");
+}
+
+#[test]
+fn agents_obey_the_next_leader_and_say_so_to_the_old_one() {
+    let (mut scene, leader) = led(7);
+    scene.apply(Fault::Pause(leader, true));
+    scene.run_for(Nanos::from_secs(TTL_S + 2));
+    let next = scene.leader().unwrap();
+    let token = scene.world.member(next).unwrap().position().0.token().unwrap().0;
+    assert_eq!(scene.hosts.newest, [token; 2]);
+    // An order of the old leader that was on its way.
+    scene.hosts.order(scene.now(), leader, 1);
+    scene.run_for(ms(100));
+    for agent in &mut scene.hosts.agents {
+        assert_eq!(agent.counts().stale, 2, "its welcome and its order");
+        let stale = format!(r#"{{"stale":{{"newest":{token}}}}}"#);
+        assert_eq!(std::iter::from_fn(|| agent.poll_line()).last().unwrap().1, stale);
+    }
+    assert_eq!(scene.violations, [""; 0]);
 }
 
 #[test]

@@ -18,6 +18,10 @@ pub const LONGEST_LEASE: Nanos = Nanos::from_secs(60);
 /// How long an order for an unknown flow is kept.
 const STRANGER_KEPT: Nanos = Nanos::from_secs(30);
 
+/// A controller of the host's fabric, by its place in the list of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ControllerId(pub usize);
+
 /// A program on the host that announces its own flows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ProgramId(pub u64);
@@ -59,6 +63,8 @@ pub struct Counts {
     pub beyond_limit: u64,
     /// Number of unreadable lines of the controller.
     pub useless_lines: u64,
+    /// Number of orders and welcomes of deposed leaders, which were refused.
+    pub stale: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +86,16 @@ struct Kept {
     pace_until: Option<Nanos>,
 }
 
-/// The agent of one or several hosts.
+/// A connection to a controller.
+#[derive(Clone, Copy, Debug, Default)]
+struct Session {
+    /// The announcements that it wants. `None` before its welcome.
+    wants: Option<Wants>,
+    /// Whether it was told that a newer leader exists.
+    is_told: bool,
+}
+
+/// The agent of one or several hosts. It has a connection to each controller of the fabric. It obeys the one that leads.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
@@ -88,11 +103,14 @@ pub struct Agent {
     orders: BTreeMap<FiveTuple, Kept>,
     /// Ends of leases. An entry may be out of date.
     leases: BTreeSet<(Nanos, FiveTuple)>,
-    /// The announcements that the controller wants. `None` before the welcome.
-    wants: Option<Wants>,
+    sessions: BTreeMap<ControllerId, Session>,
+    /// The controller that has welcomed the agent last, and that no newer leader has replaced.
+    leader: Option<ControllerId>,
+    /// The newest election of which the agent knows; 0: none.
+    newest: u64,
     /// Ends of paces. An entry may be out of date.
     pace_ends: BTreeSet<(Nanos, FiveTuple)>,
-    lines: VecDeque<String>,
+    lines: VecDeque<(ControllerId, String)>,
     changed: VecDeque<(FiveTuple, Order)>,
     to_programs: VecDeque<(ProgramId, String)>,
     refusal: Option<String>,
@@ -107,7 +125,9 @@ impl Agent {
             flows: BTreeMap::new(),
             orders: BTreeMap::new(),
             leases: BTreeSet::new(),
-            wants: None,
+            sessions: BTreeMap::new(),
+            leader: None,
+            newest: 0,
             pace_ends: BTreeSet::new(),
             lines: VecDeque::new(),
             changed: VecDeque::new(),
@@ -127,6 +147,16 @@ impl Agent {
         self.end_pace_at(flow, paces_until.min(now.saturating_add(PACES_KEPT)));
     }
 
+    /// An earlier agent of the host knew of this election. Orders of earlier leaders stay refused.
+    pub fn adopt_election(&mut self, newest: u64) {
+        self.newest = self.newest.max(newest);
+    }
+
+    /// The newest election of which the agent knows; 0: none.
+    pub fn newest_election(&self) -> u64 {
+        self.newest
+    }
+
     /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -137,9 +167,18 @@ impl Agent {
         (self.flows.len(), self.orders.len())
     }
 
-    /// Whether the controller wants announcements of transfers. `None` without a session.
+    /// Whether the controller that leads wants announcements of transfers. `None` without a session.
     pub fn session(&self) -> Option<bool> {
-        self.wants.map(|wants| wants.announce)
+        self.wants().map(|wants| wants.announce)
+    }
+
+    /// The controller that leads, as far as the agent knows.
+    pub fn leader(&self) -> Option<ControllerId> {
+        self.leader
+    }
+
+    fn wants(&self) -> Option<Wants> {
+        self.sessions.get(&self.leader?)?.wants
     }
 
     /// Returns and forgets the reason of the last refusal by the controller, or why its last line was unreadable.
@@ -164,7 +203,7 @@ impl Agent {
         // The kernel reports only the end of long connections. Programs report the end of their other transfers.
         let Some(known) = self.flows.remove(&flow) else { return self.forget_order(flow) };
         if known.announced {
-            self.send(&AgentMessage::Finish { flow });
+            self.send_leader(&AgentMessage::Finish { flow });
         }
         self.forget_order(flow);
     }
@@ -219,26 +258,71 @@ impl Agent {
 
     // --- events of the controller
 
-    /// Handles a new connection to the controller: sends the hello.
-    pub fn handle_connected(&mut self) {
-        self.lines.clear();
+    /// Handles a new connection to a controller: sends the hello.
+    pub fn handle_connected(&mut self, controller: ControllerId) {
+        self.lines.retain(|&(to, _)| to != controller);
+        self.sessions.insert(controller, Session::default());
         let Settings { hosts, token, .. } = self.settings.clone();
-        self.send(&AgentMessage::Hello { version: VERSION, hosts, token });
+        self.send(controller, &AgentMessage::Hello { version: VERSION, hosts, token });
     }
 
-    /// Handles the loss of the connection to the controller. Holds end with their leases, paces after [`PACES_KEPT`]
-    /// unless the controller repeats them. So no pace stays that it has ended meanwhile, or does not know.
-    pub fn handle_lost(&mut self, now: Nanos) {
-        self.wants = None;
+    /// Handles the loss of the connection to a controller. If it led: holds end with their leases, paces after
+    /// [`PACES_KEPT`] unless a controller repeats them. So no pace stays that it has ended meanwhile, or does not know.
+    pub fn handle_lost(&mut self, now: Nanos, controller: ControllerId) {
+        self.lines.retain(|&(to, _)| to != controller);
+        self.sessions.remove(&controller);
+        if self.leader == Some(controller) {
+            self.leader_lost(now);
+        }
+    }
+
+    /// There is no leader, or another one, which does not know the flows.
+    fn leader_lost(&mut self, now: Nanos) {
+        self.leader = None;
         let until = now.saturating_add(PACES_KEPT);
         let flows: Vec<FiveTuple> = self.orders.keys().copied().collect();
         flows.into_iter().for_each(|flow| self.end_pace_at(flow, until));
-        self.lines.clear();
         self.flows.values_mut().for_each(|flow| flow.announced = false);
     }
 
-    /// Handles a line of the controller.
-    pub fn handle_line(&mut self, now: Nanos, line: &[u8]) {
+    /// Whether a message may take effect: no newer leader has sent one before. A message without a number is one of a
+    /// controller that is alone, or of an earlier version. It counts if no other controller has welcomed the agent since.
+    fn permits(&mut self, controller: ControllerId, message: &ControllerMessage<'_>) -> bool {
+        let is_welcome = matches!(message, ControllerMessage::Welcome { .. });
+        let is_permitted = match message.election() {
+            Some(election) => election >= self.newest,
+            None => is_welcome || self.leader.is_none_or(|leader| leader == controller),
+        };
+        if is_permitted {
+            self.newest = self.newest.max(message.election().unwrap_or_default());
+            return true;
+        }
+        self.counts.stale += 1;
+        let newest = self.newest;
+        if let Some(session) = self.sessions.get_mut(&controller).filter(|session| !session.is_told) {
+            (session.is_told, session.wants) = (true, None);
+            self.send(controller, &AgentMessage::Stale { newest });
+        }
+        false
+    }
+
+    /// A controller leads, by its welcome.
+    fn welcomed(&mut self, now: Nanos, controller: ControllerId, wants: Wants) {
+        if self.leader.is_some_and(|leader| leader != controller) {
+            self.leader_lost(now);
+        }
+        self.leader = Some(controller);
+        self.sessions.insert(controller, Session { wants: Some(wants), is_told: false });
+        self.announce_all();
+    }
+
+    fn announce_all(&mut self) {
+        let flows: Vec<_> = self.flows.keys().copied().collect();
+        flows.into_iter().for_each(|flow| self.announce_flow(flow));
+    }
+
+    /// Handles a line of a controller.
+    pub fn handle_line(&mut self, now: Nanos, controller: ControllerId, line: &[u8]) {
         let message = match ControllerMessage::read(line) {
             Ok(Some(message)) => message,
             Ok(None) => return,
@@ -248,16 +332,22 @@ impl Agent {
                 return;
             }
         };
+        let is_order = message.flow().is_some() || matches!(message, ControllerMessage::Welcome { .. });
+        if is_order && !self.permits(controller, &message) {
+            return;
+        }
         if let Some(program) = message.flow().and_then(|flow| self.flows.get(&flow)?.program) {
             self.to_programs.push_back((program, String::from_utf8_lossy(line).trim_end().to_owned()));
         }
         match message {
-            ControllerMessage::Welcome { wants, .. } | ControllerMessage::Wants(wants) => {
-                self.wants = Some(wants);
-                let flows: Vec<_> = self.flows.keys().copied().collect();
-                flows.into_iter().for_each(|flow| self.announce_flow(flow));
+            ControllerMessage::Welcome { wants, .. } => self.welcomed(now, controller, wants),
+            ControllerMessage::Wants(wants) => {
+                let is_told = self.sessions.get(&controller).is_some_and(|session| session.is_told);
+                if !is_told && self.leader.is_none_or(|leader| leader == controller) {
+                    self.welcomed(now, controller, wants);
+                }
             }
-            ControllerMessage::Hold { flow, lease_ms } => {
+            ControllerMessage::Hold { flow, lease_ms, .. } => {
                 let lease = Nanos::from_millis(lease_ms.min(LONGEST_LEASE.0 / 1_000_000));
                 let until = now.saturating_add(lease);
                 if self.change(now, flow, |order| (order.hold_until, order.released) = (Some(until), false)) {
@@ -265,8 +355,8 @@ impl Agent {
                     self.leases.insert((until, flow));
                 }
             }
-            ControllerMessage::Release { flow } => self.release(now, flow),
-            ControllerMessage::Pace { flow, rate_bps } => {
+            ControllerMessage::Release { flow, .. } => self.release(now, flow),
+            ControllerMessage::Pace { flow, rate_bps, .. } => {
                 if self.change(now, flow, |order| (order.pace_bps, order.released) = (rate_bps, false)) {
                     self.counts.paces += 1;
                     self.orders.entry(flow).and_modify(|kept| kept.pace_until = None);
@@ -274,7 +364,7 @@ impl Agent {
             }
             ControllerMessage::Refused { why, .. } => self.refusal = Some(why.into_owned()),
             ControllerMessage::Offer { .. } | ControllerMessage::Claimed { .. } => {}
-            ControllerMessage::PathsReleased { .. } => {}
+            ControllerMessage::PathsReleased { .. } | ControllerMessage::Standby { .. } => {}
         }
     }
 
@@ -315,13 +405,13 @@ impl Agent {
     /// Time at which the last pace ends because the controller is lost. `None` if it is not lost, or if there is no pace.
     pub fn paces_end(&self) -> Option<Nanos> {
         let last = self.pace_ends.last().map(|&(until, _)| until);
-        last.filter(|_| self.wants.is_none())
+        last.filter(|_| self.wants().is_none())
     }
 
     // --- outputs
 
-    /// Returns the next line to the controller.
-    pub fn poll_line(&mut self) -> Option<String> {
+    /// Returns the next line, and the controller that it is for.
+    pub fn poll_line(&mut self) -> Option<(ControllerId, String)> {
         self.lines.pop_front()
     }
 
@@ -340,18 +430,24 @@ impl Agent {
         self.orders.values().any(|kept| kept.order.hold_until.is_some())
     }
 
-    fn send(&mut self, message: &AgentMessage) {
-        self.lines.push_back(message.line());
+    fn send(&mut self, controller: ControllerId, message: &AgentMessage) {
+        self.lines.push_back((controller, message.line()));
+    }
+
+    fn send_leader(&mut self, message: &AgentMessage) {
+        if let Some(leader) = self.leader {
+            self.send(leader, message);
+        }
     }
 
     fn announce_flow(&mut self, flow: FiveTuple) {
-        let Some(wants) = self.wants else { return };
+        let Some(wants) = self.wants() else { return };
         let wanted = |known: &Flow| wants.announce || wants.report && known.is_long;
         let Some(known) = self.flows.get_mut(&flow).filter(|known| !known.announced && wanted(known)) else { return };
         known.announced = true;
         self.counts.announced += 1;
         let size_bytes = known.size_bytes;
-        self.send(&AgentMessage::Announce { flow, size_bytes });
+        self.send_leader(&AgentMessage::Announce { flow, size_bytes });
     }
 
     /// Sets the end of a flow's pace, if it has one without an end.

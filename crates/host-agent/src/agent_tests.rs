@@ -5,6 +5,8 @@ use serde_json::{json, Value};
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 7, 1);
+const ONE: ControllerId = ControllerId(0);
+const OTHER: ControllerId = ControllerId(1);
 
 fn flow(src_port: u16) -> FiveTuple {
     FiveTuple { src: A, dst: B, proto: 6, src_port, dst_port: 5001 }
@@ -15,7 +17,7 @@ fn agent() -> Agent {
 }
 
 fn lines(agent: &mut Agent) -> Vec<Value> {
-    std::iter::from_fn(|| agent.poll_line()).map(|line| serde_json::from_str(&line).unwrap()).collect()
+    std::iter::from_fn(|| agent.poll_line()).map(|(_, line)| serde_json::from_str(&line).unwrap()).collect()
 }
 
 fn orders(agent: &mut Agent) -> Vec<(u16, Order)> {
@@ -23,7 +25,7 @@ fn orders(agent: &mut Agent) -> Vec<(u16, Order)> {
 }
 
 fn receive(agent: &mut Agent, now: Nanos, line: &Value) {
-    agent.handle_line(now, line.to_string().as_bytes());
+    agent.handle_line(now, ONE, line.to_string().as_bytes());
 }
 
 fn hold(agent: &mut Agent, now: Nanos, port: u16, lease_ms: u64) {
@@ -37,7 +39,7 @@ fn pace(agent: &mut Agent, now: Nanos, port: u16, rate_bps: Option<u64>) {
 /// Creates an agent with a session whose scheme wants announcements.
 fn welcomed() -> Agent {
     let mut agent = agent();
-    agent.handle_connected();
+    agent.handle_connected(ONE);
     assert_eq!(lines(&mut agent), [json!({"hello": {"version": 1, "hosts": ["10.0.0.1"]}})]);
     receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
     agent
@@ -58,14 +60,14 @@ fn a_long_flow_is_announced_once_and_its_end_too() {
 fn flows_are_announced_on_request_and_in_each_new_session() {
     let mut agent = agent();
     agent.handle_long(flow(1));
-    agent.handle_connected();
+    agent.handle_connected(ONE);
     receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false}}));
     assert_eq!(lines(&mut agent).len(), 1, "only the hello");
     receive(&mut agent, Nanos::ZERO, &json!({"wants": {"announce": true}}));
     let announced = json!({"announce": {"flow": flow(1), "size_bytes": null}});
     assert_eq!(lines(&mut agent).first(), Some(&announced));
-    agent.handle_lost(Nanos::ZERO);
-    agent.handle_connected();
+    agent.handle_lost(Nanos::ZERO, ONE);
+    agent.handle_connected(ONE);
     receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
     assert_eq!(lines(&mut agent)[1], announced);
 }
@@ -73,7 +75,7 @@ fn flows_are_announced_on_request_and_in_each_new_session() {
 #[test]
 fn the_hello_contains_the_token() {
     let mut agent = Agent::new(Settings { hosts: vec![A], token: Some("secret".into()), max_flows: 4 });
-    agent.handle_connected();
+    agent.handle_connected(ONE);
     assert_eq!(lines(&mut agent)[0]["hello"]["token"], "secret");
 }
 
@@ -118,8 +120,8 @@ fn paces_end_within_15_s_and_holds_with_their_leases_after_a_loss() {
     hold(&mut agent, Nanos::ZERO, 2, 3000);
     orders(&mut agent);
     let lost = Nanos::from_secs(1);
-    agent.handle_lost(lost);
-    agent.handle_lost(Nanos::from_secs(9)); // A failed attempt to connect does not extend the time.
+    agent.handle_lost(lost, ONE);
+    agent.handle_lost(Nanos::from_secs(9), ONE); // A failed attempt to connect does not extend the time.
     agent.handle_time(Nanos::from_secs(3));
     assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() })]);
     assert_eq!(agent.poll_timeout(), Some(Nanos::from_millis(15_500)));
@@ -139,8 +141,8 @@ fn paces_stay_if_the_controller_comes_back_and_repeats_them() {
         pace(&mut agent, Nanos::ZERO, port, Some(5_000_000));
     }
     orders(&mut agent);
-    agent.handle_lost(Nanos::from_secs(1));
-    agent.handle_connected();
+    agent.handle_lost(Nanos::from_secs(1), ONE);
+    agent.handle_connected(ONE);
     receive(&mut agent, Nanos::from_secs(2), &json!({"welcome": {"version": 1, "announce": true}}));
     pace(&mut agent, Nanos::from_secs(2), 1, Some(5_000_000));
     assert_eq!((orders(&mut agent), agent.paces_end()), (vec![(1, paced(5_000_000))], None));
@@ -151,8 +153,8 @@ fn paces_stay_if_the_controller_comes_back_and_repeats_them() {
     agent.handle_time(Nanos::from_secs(29));
     assert!(orders(&mut agent).is_empty());
     // A second loss ends the pace 14.5 s after it, even if the first one is repeated too late.
-    agent.handle_lost(Nanos::from_secs(30));
-    agent.handle_lost(Nanos::from_secs(40));
+    agent.handle_lost(Nanos::from_secs(30), ONE);
+    agent.handle_lost(Nanos::from_secs(40), ONE);
     assert_eq!(agent.paces_end(), Some(Nanos::from_millis(44_500)));
     agent.handle_time(Nanos::from_millis(44_500));
     assert_eq!((orders(&mut agent), agent.paces_end()), (vec![(1, Order::default())], None));
@@ -175,7 +177,7 @@ fn orders_of_an_earlier_agent_end_at_their_original_times() {
 #[test]
 fn if_only_long_flows_are_reported_a_transfer_is_announced_when_it_is_long() {
     let mut agent = agent();
-    agent.handle_connected();
+    agent.handle_connected(ONE);
     receive(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false, "report": true}}));
     assert_eq!(agent.session(), Some(false), "programs need not announce");
     lines(&mut agent);
@@ -267,10 +269,99 @@ fn the_list_of_all_flows_replaces_lost_events() {
 fn unreadable_lines_change_nothing() {
     let mut agent = welcomed();
     for line in ["", "{}", "[1]", r#"{"hold": {"flow": 7}}"#, r#"{"later": {}}"#] {
-        agent.handle_line(Nanos::ZERO, line.as_bytes());
+        agent.handle_line(Nanos::ZERO, ONE, line.as_bytes());
     }
     assert!(orders(&mut agent).is_empty());
     assert_eq!(agent.counts().useless_lines, 4);
     receive(&mut agent, Nanos::ZERO, &json!({"refused": {"why": "another connection represents its hosts now"}}));
     assert!(agent.take_refusal().unwrap().contains("another"));
+}
+
+/// A line of a leader.
+fn says(agent: &mut Agent, controller: ControllerId, line: &Value) {
+    agent.handle_line(Nanos::ZERO, controller, line.to_string().as_bytes());
+}
+
+fn welcome_of(election: u64) -> Value {
+    json!({"welcome": {"version": 1, "announce": true, "election": election}})
+}
+
+fn pace_of(election: u64, rate_bps: u64) -> Value {
+    json!({"pace": {"flow": flow(1), "rate_bps": rate_bps, "election": election}})
+}
+
+/// An agent with connections to two controllers, of which the first leads by election 5.
+fn with_two() -> Agent {
+    let mut agent = agent();
+    agent.handle_connected(ONE);
+    agent.handle_connected(OTHER);
+    says(&mut agent, OTHER, &json!({"standby": {"leader": "c0"}}));
+    says(&mut agent, ONE, &welcome_of(5));
+    agent.handle_long(flow(1));
+    says(&mut agent, ONE, &pace_of(5, 1000));
+    assert_eq!((agent.leader(), agent.newest_election()), (Some(ONE), 5));
+    assert_eq!((lines(&mut agent).len(), orders(&mut agent).len()), (3, 1));
+    agent
+}
+
+#[test]
+fn a_new_leader_gets_the_flows_and_the_orders_of_the_old_one_are_refused_once() {
+    let mut agent = with_two();
+    says(&mut agent, OTHER, &welcome_of(7));
+    let announced = json!({"announce": {"flow": flow(1), "size_bytes": null}});
+    assert_eq!(agent.poll_line().map(|(to, _)| to), Some(OTHER), "its flows are announced to it");
+    assert_eq!(agent.paces_end(), None, "there is a leader, so no pace ends without one");
+    for line in [pace_of(5, 1), json!({"hold": {"flow": flow(1), "lease_ms": 1, "election": 5}}), welcome_of(5)] {
+        says(&mut agent, ONE, &line);
+    }
+    assert_eq!((orders(&mut agent), agent.leader()), (vec![], Some(OTHER)));
+    assert_eq!((lines(&mut agent), agent.counts().stale), (vec![json!({"stale": {"newest": 7}})], 3));
+    says(&mut agent, OTHER, &pace_of(7, 2000));
+    assert_eq!(orders(&mut agent)[0].1.pace_bps, Some(2000));
+    // It is elected again.
+    says(&mut agent, ONE, &welcome_of(9));
+    says(&mut agent, ONE, &pace_of(9, 3000));
+    assert_eq!((orders(&mut agent)[0].1.pace_bps, lines(&mut agent)), (Some(3000), vec![announced]));
+}
+
+#[test]
+fn an_order_of_a_new_leader_fences_before_its_welcome() {
+    let mut agent = with_two();
+    says(&mut agent, OTHER, &pace_of(7, 2000));
+    says(&mut agent, ONE, &pace_of(5, 1));
+    assert_eq!(orders(&mut agent), [(1, Order { pace_bps: Some(2000), ..Order::default() })]);
+}
+
+#[test]
+fn an_agent_that_starts_anew_still_refuses_deposed_leaders() {
+    let mut agent = agent();
+    agent.adopt_election(7);
+    agent.handle_connected(ONE);
+    lines(&mut agent);
+    says(&mut agent, ONE, &welcome_of(5));
+    assert_eq!((agent.session(), lines(&mut agent)), (None, vec![json!({"stale": {"newest": 7}})]));
+    says(&mut agent, ONE, &json!({"wants": {"announce": true}}));
+    assert_eq!(agent.session(), None);
+}
+
+#[test]
+fn orders_without_a_number_are_those_of_the_controller_that_welcomed_last() {
+    let mut agent = with_two();
+    pace(&mut agent, Nanos::ZERO, 1, Some(10));
+    assert_eq!(orders(&mut agent)[0].1.pace_bps, Some(10));
+    // A controller of an earlier version leads now.
+    says(&mut agent, OTHER, &json!({"welcome": {"version": 1, "announce": true}}));
+    pace(&mut agent, Nanos::ZERO, 1, Some(20));
+    assert_eq!(orders(&mut agent), []);
+    says(&mut agent, OTHER, &json!({"pace": {"flow": flow(1), "rate_bps": 30}}));
+    assert_eq!(orders(&mut agent)[0].1.pace_bps, Some(30));
+}
+
+#[test]
+fn the_loss_of_a_controller_that_stands_by_ends_no_pace() {
+    let mut agent = with_two();
+    agent.handle_lost(Nanos::ZERO, OTHER);
+    assert_eq!((agent.paces_end(), agent.session()), (None, Some(true)));
+    agent.handle_lost(Nanos::ZERO, ONE);
+    assert_eq!((agent.paces_end(), agent.session()), (Some(PACES_KEPT), None));
 }

@@ -80,6 +80,12 @@ pub enum AgentMessage<Search: Default = ()> {
         /// Address of the sending host.
         src: Ipv4Addr,
     },
+    /// An order or a welcome was refused, because a newer leader has sent one. The agent says so once for each connection
+    /// and welcome.
+    Stale {
+        /// Number of the newest election of which the agent knows.
+        newest: u64,
+    },
 }
 
 /// What the scheme in charge needs from agents.
@@ -92,7 +98,8 @@ pub struct Wants {
     pub report: bool,
 }
 
-/// A message of the controller.
+/// A message of the controller. Orders and answers of one of several controllers have the number of its election
+/// (`election`), which grows with each leader. A controller that is alone sends none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControllerMessage<'a> {
@@ -103,6 +110,15 @@ pub enum ControllerMessage<'a> {
         /// What the scheme in charge needs.
         #[serde(flatten)]
         wants: Wants,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
+    },
+    /// Answer to a hello by a controller that follows another one. It sends no orders. When it leads, it sends a welcome.
+    Standby {
+        /// Name of the controller that led last, if it is known.
+        #[serde(default, borrow)]
+        leader: Option<Cow<'a, str>>,
     },
     /// Another scheme is in charge.
     Wants(Wants),
@@ -123,11 +139,17 @@ pub enum ControllerMessage<'a> {
         flow: FiveTuple,
         /// Duration of the lease in milliseconds.
         lease_ms: u64,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
     },
     /// Send the flow again.
     Release {
         /// The flow.
         flow: FiveTuple,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
     },
     /// Send the flow no faster than this on the access link.
     Pace {
@@ -135,6 +157,9 @@ pub enum ControllerMessage<'a> {
         flow: FiveTuple,
         /// Bits per second, headers included; null removes the limit.
         rate_bps: Option<u64>,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
     },
     /// Paths for the application that asked, in the order in which they will be claimed.
     Offer {
@@ -145,6 +170,9 @@ pub enum ControllerMessage<'a> {
         /// Names of the switches of each path, from ToR to ToR; empty if both hosts are at one ToR.
         #[serde(borrow)]
         paths: Vec<Vec<Cow<'a, str>>>,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
     },
     /// The connection will take this path.
     Claimed {
@@ -153,11 +181,17 @@ pub enum ControllerMessage<'a> {
         /// Names of its switches, as in an offer.
         #[serde(borrow)]
         path: Vec<Cow<'a, str>>,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
     },
     /// The assignment is released.
     PathsReleased {
         /// The request.
         request: u64,
+        /// Number of the leader's election.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        election: Option<u64>,
     },
 }
 
@@ -171,7 +205,7 @@ impl<Search: Default + Serialize> AgentMessage<Search> {
 
 impl ControllerMessage<'_> {
     /// Verbs of messages for agents that send no requests of applications.
-    const FOR_AGENTS: [&'static str; 6] = ["welcome", "wants", "refused", "hold", "release", "pace"];
+    const FOR_AGENTS: [&'static str; 7] = ["welcome", "standby", "wants", "refused", "hold", "release", "pace"];
 
     /// Appends the message as a line.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -203,9 +237,23 @@ impl ControllerMessage<'_> {
     pub fn flow(&self) -> Option<FiveTuple> {
         match *self {
             ControllerMessage::Hold { flow, .. }
-            | ControllerMessage::Release { flow }
+            | ControllerMessage::Release { flow, .. }
             | ControllerMessage::Pace { flow, .. } => Some(flow),
             _ => None,
+        }
+    }
+
+    /// Returns the number of the leader's election, if the message has one.
+    pub fn election(&self) -> Option<u64> {
+        match *self {
+            ControllerMessage::Welcome { election, .. }
+            | ControllerMessage::Hold { election, .. }
+            | ControllerMessage::Release { election, .. }
+            | ControllerMessage::Pace { election, .. }
+            | ControllerMessage::Offer { election, .. }
+            | ControllerMessage::Claimed { election, .. }
+            | ControllerMessage::PathsReleased { election, .. } => election,
+            ControllerMessage::Standby { .. } | ControllerMessage::Wants(_) | ControllerMessage::Refused { .. } => None,
         }
     }
 }
@@ -224,9 +272,9 @@ mod tests {
     fn lines_of_the_controller_are_read_and_unknown_verbs_are_ignored() {
         let read = |line: &str| ControllerMessage::read(line.as_bytes()).map(|read| format!("{read:?}"));
         let is = |message| Ok(format!("{:?}", Some::<ControllerMessage<'_>>(message)));
-        let hold = ControllerMessage::Hold { flow: flow(), lease_ms: 15000 };
+        let hold = ControllerMessage::Hold { flow: flow(), lease_ms: 15000, election: None };
         assert_eq!(read(&format!(r#"{{"hold": {{"flow": {FLOW}, "lease_ms": 15000}}}}"#)), is(hold));
-        let pace = ControllerMessage::Pace { flow: flow(), rate_bps: None };
+        let pace = ControllerMessage::Pace { flow: flow(), rate_bps: None, election: None };
         assert_eq!(read(&format!(r#"{{"pace": {{"flow": {FLOW}, "rate_bps": null, "later": 1}}}}"#)), is(pace));
         for line in [r#"{"offer": {"request": 1}}"#, r#"{"later": []}"#] {
             assert_eq!(read(line), Ok("None".to_owned()), "{line}");
@@ -242,12 +290,13 @@ mod tests {
     fn agents_read_what_the_controller_writes_for_them() {
         let wants = Wants { announce: true, report: true };
         let all = [
-            ControllerMessage::Welcome { version: VERSION, wants },
+            ControllerMessage::Welcome { version: VERSION, wants, election: Some(7) },
+            ControllerMessage::Standby { leader: Some("c1".into()) },
             ControllerMessage::Wants(Wants::default()),
             ControllerMessage::Refused { why: "a \"reason\"".into(), request: Some(3) },
-            ControllerMessage::Hold { flow: flow(), lease_ms: 1 },
-            ControllerMessage::Release { flow: flow() },
-            ControllerMessage::Pace { flow: flow(), rate_bps: Some(1) },
+            ControllerMessage::Hold { flow: flow(), lease_ms: 1, election: Some(7) },
+            ControllerMessage::Release { flow: flow(), election: Some(u64::MAX) },
+            ControllerMessage::Pace { flow: flow(), rate_bps: Some(1), election: None },
         ];
         for message in &all {
             let mut line = Vec::new();
@@ -260,7 +309,8 @@ mod tests {
     #[test]
     fn the_controller_reads_what_agents_write() {
         let hosts = vec![[10, 0, 0, 1].into()];
-        let messages: [AgentMessage; 4] = [
+        let messages: [AgentMessage; 5] = [
+            AgentMessage::Stale { newest: 9 },
             AgentMessage::Hello { version: VERSION, hosts: hosts.clone(), token: None },
             AgentMessage::Hello { version: VERSION, hosts, token: Some("secret".to_owned()) },
             AgentMessage::Announce { flow: flow(), size_bytes: None },

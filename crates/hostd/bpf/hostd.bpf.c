@@ -70,6 +70,8 @@ MAP(flows, BPF_MAP_TYPE_HASH, 65536, struct key, struct flow, BPF_F_NO_PREALLOC)
 // Time at which a packet of a held connection last passed, or at which the first packet was held.
 MAP(passed, BPF_MAP_TYPE_LRU_HASH, 8192, struct key, __u64, 0);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, COUNTERS, __u32, __u64, 0);
+// The newest election of a controller of which the agent knows. No program reads it; the next agent does.
+MAP(election, BPF_MAP_TYPE_ARRAY, 1, __u32, __u64, 0);
 
 struct {
 	INT(type, BPF_MAP_TYPE_RINGBUF);

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 /// The compiled BPF programs. Empty if clang was missing.
 static PROGRAMS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hostd.bpf.o"));
 /// Maps that outlive the agent.
-const PINNED: [&str; 6] = ["settings_map", "places", "orders", "limits", "flows", "counters"];
+const PINNED: [&str; 7] = ["settings_map", "places", "orders", "limits", "flows", "counters", "election"];
 /// Name of the folder for pins. The number changes with the layout of the maps.
 const PIN_FOLDER: &str = "pathloom-hostd-1";
 /// Beginning of the names of these folders, of all versions.
@@ -81,6 +81,7 @@ pub struct Bpf {
     flows: HashMap<MapData, Key, Flow>,
     counters: PerCpuArray<MapData, u64>,
     events: RingBuf<MapData>,
+    election: Array<MapData, u64>,
     in_force: Settings,
     /// Time until which the orders of an earlier agent are valid.
     inherited_until: Nanos,
@@ -108,7 +109,7 @@ impl Bpf {
         let mut map = |name: &str| take_map(&mut ebpf, name);
         let (settings, orders) = (Array::try_from(map("settings_map")?)?, HashMap::try_from(map("orders")?)?);
         let (flows, counters) = (HashMap::try_from(map("flows")?)?, PerCpuArray::try_from(map("counters")?)?);
-        let events = RingBuf::try_from(map("events")?)?;
+        let (events, election) = (RingBuf::try_from(map("events")?)?, Array::try_from(map("election")?)?);
         let mut addresses = HashMap::try_from(map("places")?)?;
         write_addresses(&mut addresses, places)?;
         // The orders of an earlier agent remain valid without a gap.
@@ -122,6 +123,7 @@ impl Bpf {
             flows,
             counters,
             events,
+            election,
             in_force: first_settings(setup, &before),
             inherited_until: Nanos(before.alive_until_ns),
             untold: 0,
@@ -239,6 +241,16 @@ impl Bpf {
             self.in_force = wanted;
         }
         Ok(())
+    }
+
+    /// The newest election of a controller of which this agent or an earlier one knew; 0: none.
+    pub fn election(&self) -> u64 {
+        self.election.get(&0, 0).unwrap_or_default()
+    }
+
+    /// Notes the newest election of a controller for the next agent.
+    pub fn set_election(&mut self, newest: u64) -> Result<(), String> {
+        self.election.set(0, newest, 0).map_err(|problem| one_line(&problem))
     }
 
     /// Visits all TCP sockets of a namespace. From now on, the programs also handle sockets that are older than them.

@@ -6,6 +6,9 @@ use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+/// Maximum number of controllers.
+const MOST_CONTROLLERS: usize = 16;
+
 /// The content of the file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,12 +39,31 @@ pub struct Controller {
     pub unix: Option<PathBuf>,
     /// Address and port of the controller.
     pub address: Option<SocketAddr>,
+    /// Addresses and ports of all controllers, if several ones hold the fabric. The agent connects to all of them.
+    pub addresses: Vec<SocketAddr>,
     /// Source address of the connection, which the controller checks. If it is not set: the first address of the hosts.
     pub source: Option<IpAddr>,
     /// File with the token in its first line.
     pub token_file: Option<PathBuf>,
-    /// TLS, for a connection by `address`.
+    /// TLS, for connections by `address` or `addresses`.
     pub tls: Option<Tls>,
+}
+
+/// Where a controller is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// Address and port.
+    Address(SocketAddr),
+}
+
+impl Controller {
+    /// Where the controllers are.
+    pub fn places(&self) -> Vec<Place> {
+        let addresses = self.address.iter().chain(&self.addresses).copied().map(Place::Address);
+        self.unix.iter().cloned().map(Place::Unix).chain(addresses).collect()
+    }
 }
 
 /// TLS to the controller. All files are PEM.
@@ -157,9 +179,16 @@ pub fn read(file: &Path) -> Result<Config, String> {
 /// Parses and checks the text of a configuration.
 pub fn parse(text: &str) -> Result<Config, String> {
     let config: Config = from_toml(text)?;
-    let Controller { unix, address, tls, .. } = &config.controller;
-    if unix.is_some() == address.is_some() {
-        return Err("controller: expected either unix or address".into());
+    let Controller { unix, address, addresses, tls, .. } = &config.controller;
+    let given = [unix.is_some(), address.is_some(), !addresses.is_empty()];
+    if given.into_iter().filter(|&is_given| is_given).count() != 1 {
+        return Err("controller: expected one of unix, address and addresses".into());
+    }
+    if addresses.len() > MOST_CONTROLLERS {
+        return Err(format!("controller.addresses: there are more than {MOST_CONTROLLERS}"));
+    }
+    if let Some(twice) = addresses.iter().enumerate().find(|(at, one)| addresses[..*at].contains(one)) {
+        return Err(format!("controller.addresses: {} is named twice", twice.1));
     }
     if tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
         return Err("controller.tls: certificate and key must be set together".into());
@@ -231,9 +260,23 @@ mod tests {
     }
 
     #[test]
+    fn all_controllers_of_the_list_have_a_place() {
+        let text = LEAST.replace("unix = '/run/hosts.sock'", "addresses = ['10.0.0.2:6654', '10.0.0.3:6654']");
+        let expected = ["10.0.0.2:6654", "10.0.0.3:6654"].map(|one| Place::Address(one.parse().unwrap()));
+        assert_eq!(parse(&text).unwrap().controller.places(), expected);
+        assert_eq!(parse(LEAST).unwrap().controller.places(), [Place::Unix("/run/hosts.sock".into())]);
+    }
+
+    #[test]
     fn bad_settings_are_refused_with_a_message() {
         let error = |text: &str| parse(text).unwrap_err();
-        assert!(error("[controller]\n[[hosts]]\naddresses = ['10.0.0.1']").contains("either unix or address"));
+        assert!(
+            error("[controller]\n[[hosts]]\naddresses = ['10.0.0.1']").contains("one of unix, address and addresses")
+        );
+        let listed =
+            |list: &str| error(&format!("[controller]\naddresses = {list}\n[[hosts]]\naddresses = ['10.0.0.1']"));
+        assert!(listed("['10.0.0.2:1', '10.0.0.2:1']").contains("10.0.0.2:1 is named twice"));
+        assert!(listed("['10.0.0.2']").contains("line 2"));
         assert!(error("[controller]\nunix = 'a'\n[[hosts]]\naddresses = []").contains("at least one address"));
         assert!(
             error("[controller]\nunix = 'a'\nunx = 1").contains("line 3"),

@@ -29,6 +29,8 @@ pub struct Kernel {
     places: BTreeMap<Ipv4Addr, usize>,
     lists: Vec<SocketList>,
     bpf: Option<Bpf>,
+    /// The newest election of a controller of which an agent knew.
+    election: u64,
     threshold_bytes: u64,
     tos: u8,
     /// Long flows of the socket list.
@@ -96,6 +98,7 @@ impl Kernel {
             namespaces,
             places,
             lists,
+            election: bpf.as_ref().map_or(0, Bpf::election),
             bpf,
             threshold_bytes,
             tos,
@@ -126,6 +129,20 @@ impl Kernel {
         let (flows, orders) = (bpf.flows().into_iter().map(|(flow, _)| flow).collect(), bpf.orders());
         self.orders = orders.iter().map(|&(flow, _)| flow).collect();
         (flows, orders, bpf.inherited_until())
+    }
+
+    /// The newest election of a controller of which an earlier agent knew; 0: none.
+    pub fn election(&self) -> u64 {
+        self.election
+    }
+
+    /// Notes the newest election of a controller for the next agent.
+    pub fn set_election(&mut self, newest: u64) -> Result<(), String> {
+        if newest == self.election {
+            return Ok(());
+        }
+        self.election = newest;
+        self.bpf.as_mut().map_or(Ok(()), |bpf| bpf.set_election(newest))
     }
 
     /// Returns the events of flows since the last call.

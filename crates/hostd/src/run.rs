@@ -1,6 +1,6 @@
 //! The main loop of the agent: passes events to the state machine, and carries out its outputs.
 
-use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
+use crate::agent::{Agent, ControllerId, ProgramId, Settings, PACES_KEPT};
 use crate::announcement_socket;
 use crate::bpf::Seen;
 use crate::changes;
@@ -34,11 +34,12 @@ const VISIT_EVERY: u32 = 60;
 struct Running {
     agent: Agent,
     kernel: Kernel,
-    to_controller: Option<mpsc::Sender<String>>,
+    to_controllers: BTreeMap<ControllerId, mpsc::Sender<String>>,
     programs: BTreeMap<ProgramId, mpsc::UnboundedSender<String>>,
     /// Whether the controller wants announcements, as last sent to programs.
     announced_to_programs: Option<bool>,
-    last_loss: String,
+    /// Why each controller has no connection, as last logged.
+    last_losses: BTreeMap<ControllerId, String>,
     last_refusal: String,
 }
 
@@ -61,6 +62,7 @@ pub async fn run(config: Config) -> Result<(), String> {
     let mut kernel = Kernel::start(&config, |line| tracing::warn!("{line}"))?;
     let mut agent = Agent::new(settings);
     let (flows, orders, paces_until) = kernel.inherited();
+    agent.adopt_election(kernel.election());
     tracing::info!(flows = flows.len(), orders = orders.len(), bpf = kernel.enforces(), "the agent starts");
     flows.into_iter().for_each(|flow| agent.handle_long(flow));
     orders.into_iter().for_each(|(flow, order)| agent.adopt(now(), flow, order, paces_until));
@@ -68,10 +70,10 @@ pub async fn run(config: Config) -> Result<(), String> {
     let running = Running {
         agent,
         kernel,
-        to_controller: None,
+        to_controllers: BTreeMap::new(),
         programs: BTreeMap::new(),
         announced_to_programs: None,
-        last_loss: String::new(),
+        last_losses: BTreeMap::new(),
         last_refusal: String::new(),
     };
     let (session_events, from_controller) = mpsc::channel(1024);
@@ -80,7 +82,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         let listener = announcement_socket::listen(path).map_err(|problem| format!("{}: {problem}", path.display()))?;
         tokio::task::spawn_local(announcement_socket::accept(listener, program_events.clone()));
     }
-    tokio::task::spawn_local(session::keep(config.controller.clone(), source, session_events));
+    session::keep_all(&config.controller, source, &session_events);
     for manager in path_managers {
         tokio::task::spawn_local(manager.keep());
     }
@@ -161,34 +163,41 @@ impl Running {
     }
 
     fn handle_controller_event(&mut self, event: Option<session::Event>) {
-        match event {
-            Some(session::Event::Open(queue)) => {
-                self.to_controller = Some(queue);
-                self.agent.handle_connected();
+        let Some(session::Event { controller, what }) = event else { return };
+        match what {
+            session::What::Open(queue) => {
+                self.to_controllers.insert(controller, queue);
+                self.agent.handle_connected(controller);
             }
-            Some(session::Event::Line(line)) => {
-                let before = self.agent.session();
-                self.agent.handle_line(now(), &line);
-                if before.is_none() && self.agent.session().is_some() {
-                    tracing::info!("the controller has accepted this agent");
-                    self.last_loss.clear();
-                    self.last_refusal.clear();
-                }
+            session::What::Line(line) => self.handle_line(controller, &line),
+            session::What::Lost(why) => {
+                self.to_controllers.remove(&controller);
+                self.agent.handle_lost(now(), controller);
                 // A repeated reason is logged only once.
-                if let Some(why) = self.agent.take_refusal().filter(|why| *why != self.last_refusal) {
-                    tracing::warn!(why, "the controller refused something");
-                    self.last_refusal = why;
+                if self.last_losses.get(&controller) != Some(&why) {
+                    tracing::warn!(controller = controller.0, why, "no session with a controller");
+                    self.last_losses.insert(controller, why);
                 }
             }
-            Some(session::Event::Lost(why)) => {
-                self.to_controller = None;
-                self.agent.handle_lost(now());
-                if why != self.last_loss {
-                    tracing::warn!(why, "no session with the controller");
-                    self.last_loss = why;
-                }
-            }
-            None => {}
+        }
+    }
+
+    fn handle_line(&mut self, controller: ControllerId, line: &[u8]) {
+        let (before, stale) = (self.agent.leader(), self.agent.counts().stale);
+        self.agent.handle_line(now(), controller, line);
+        if let Some(leader) = self.agent.leader().filter(|&leader| before != Some(leader)) {
+            let election = self.agent.newest_election();
+            tracing::info!(controller = leader.0, election, "the controller has accepted this agent");
+            self.last_losses.remove(&leader);
+            self.last_refusal.clear();
+        }
+        if stale == 0 && self.agent.counts().stale > 0 {
+            let newest = self.agent.newest_election();
+            tracing::warn!(controller = controller.0, newest, "a controller that no longer leads has sent an order");
+        }
+        if let Some(why) = self.agent.take_refusal().filter(|why| *why != self.last_refusal) {
+            tracing::warn!(controller = controller.0, why, "the controller refused something");
+            self.last_refusal = why;
         }
     }
 
@@ -242,11 +251,12 @@ impl Running {
         let orders: Vec<_> = std::iter::from_fn(|| self.agent.poll_order()).collect();
         let alive_until = now().saturating_add(PACES_KEPT);
         let alive_until = self.agent.paces_end().map_or(alive_until, |end| end.min(alive_until));
+        self.kernel.set_election(self.agent.newest_election())?;
         self.kernel.carry_out(&orders, self.agent.has_holds(), alive_until)?;
-        while let Some(line) = self.agent.poll_line() {
+        while let Some((controller, line)) = self.agent.poll_line() {
             // The connection to a controller that does not read is closed. The next session announces all flows again.
-            if self.to_controller.as_ref().is_some_and(|queue| queue.try_send(line).is_err()) {
-                self.to_controller = None;
+            if self.to_controllers.get(&controller).is_some_and(|queue| queue.try_send(line).is_err()) {
+                self.to_controllers.remove(&controller);
             }
         }
         while let Some((id, line)) = self.agent.poll_program() {

@@ -1,6 +1,7 @@
 //! The connection to the controller: connects, reconnects with growing pauses, and passes lines both ways.
 
-use crate::config::{Controller, Tls};
+use crate::agent::ControllerId;
+use crate::config::{Controller, Place, Tls};
 use crate::messages::LINE_BYTES;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -27,9 +28,18 @@ const STABLE: Duration = Duration::from_secs(10);
 /// Longest time of an attempt to connect.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An event of the connection.
+/// An event of the connection to a controller.
 #[derive(Debug)]
-pub enum Event {
+pub struct Event {
+    /// The controller.
+    pub controller: ControllerId,
+    /// What has happened.
+    pub what: What,
+}
+
+/// What has happened to a connection.
+#[derive(Debug)]
+pub enum What {
     /// The connection is open. Lines to the controller go into this queue.
     Open(mpsc::Sender<String>),
     /// A line of the controller has arrived.
@@ -41,18 +51,39 @@ pub enum Event {
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
-/// Maintains a connection to the controller forever.
-pub async fn keep(controller: Controller, source: IpAddr, events: mpsc::Sender<Event>) {
+/// Where the events of one controller go.
+struct Events {
+    controller: ControllerId,
+    queue: mpsc::Sender<Event>,
+}
+
+impl Events {
+    /// Passes on an event. Returns false if the agent is ending.
+    async fn send(&self, what: What) -> bool {
+        self.queue.send(Event { controller: self.controller, what }).await.is_ok()
+    }
+}
+
+/// Maintains connections to all controllers.
+pub fn keep_all(controller: &Controller, source: IpAddr, queue: &mpsc::Sender<Event>) {
+    for (number, place) in controller.places().into_iter().enumerate() {
+        let events = Events { controller: ControllerId(number), queue: queue.clone() };
+        tokio::task::spawn_local(keep(controller.clone(), place, source, events));
+    }
+}
+
+/// Maintains a connection to a controller forever.
+async fn keep(controller: Controller, place: Place, source: IpAddr, events: Events) {
     let mut pause = FIRST_PAUSE;
-    let longest = if controller.unix.is_some() { LONGEST_LOCAL_PAUSE } else { LONGEST_PAUSE };
+    let longest = if matches!(place, Place::Unix(_)) { LONGEST_LOCAL_PAUSE } else { LONGEST_PAUSE };
     loop {
         let began = Instant::now();
-        let why = match timeout(PATIENCE, connect(&controller, source)).await {
+        let why = match timeout(PATIENCE, connect(&controller, &place, source)).await {
             Ok(Ok(stream)) => converse(stream, &events).await,
             Ok(Err(problem)) => problem,
             Err(_) => "the controller does not answer".into(),
         };
-        if events.send(Event::Lost(why)).await.is_err() {
+        if !events.send(What::Lost(why)).await {
             return;
         }
         pause = if began.elapsed() > STABLE { FIRST_PAUSE } else { pause };
@@ -61,12 +92,14 @@ pub async fn keep(controller: Controller, source: IpAddr, events: mpsc::Sender<E
     }
 }
 
-async fn connect(controller: &Controller, source: IpAddr) -> Result<Box<dyn Stream>, String> {
-    if let Some(path) = &controller.unix {
-        let stream = UnixStream::connect(path).await.map_err(|problem| format!("{}: {problem}", path.display()))?;
-        return Ok(Box::new(stream));
-    }
-    let Some(address) = controller.address else { return Err("no address of the controller is configured".into()) };
+async fn connect(controller: &Controller, place: &Place, source: IpAddr) -> Result<Box<dyn Stream>, String> {
+    let address = match place {
+        Place::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|problem| format!("{}: {problem}", path.display()))?;
+            return Ok(Box::new(stream));
+        }
+        Place::Address(address) => *address,
+    };
     let named = |problem: io::Error| format!("{address}: {problem}");
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(named)?;
     if source.is_ipv4() == address.is_ipv4() && !address.ip().is_loopback() || controller.source.is_some() {
@@ -118,9 +151,9 @@ fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>,
 }
 
 /// Passes lines in both directions until the connection is closed. Returns the reason.
-async fn converse(stream: impl Stream, events: &mpsc::Sender<Event>) -> String {
+async fn converse(stream: impl Stream, events: &Events) -> String {
     let (lines, mut queue) = mpsc::channel::<String>(4096);
-    if events.send(Event::Open(lines)).await.is_err() {
+    if !events.send(What::Open(lines)).await {
         return "the agent is ending".into();
     }
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -142,7 +175,7 @@ async fn converse(stream: impl Stream, events: &mpsc::Sender<Event>) -> String {
                 Err(problem) => return problem.to_string(),
             }
             for line in take_lines(&mut buffer) {
-                if events.send(Event::Line(line)).await.is_err() {
+                if !events.send(What::Line(line)).await {
                     return "the agent is ending".into();
                 }
             }
@@ -169,6 +202,38 @@ pub fn take_lines(buffer: &mut Vec<u8>) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn the_agent_has_a_connection_to_each_controller_of_the_list() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let mut listeners = Vec::new();
+            for _ in 0..2 {
+                listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+            }
+            let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+            let (queue, mut events) = mpsc::channel(16);
+            let controller = Controller { addresses, ..Controller::default() };
+            keep_all(&controller, "127.0.0.1".parse().unwrap(), &queue);
+            for (number, listener) in listeners.iter().enumerate() {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(format!("{number}\n").as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+            let (mut lines, mut queues) = (BTreeMap::new(), Vec::new());
+            while lines.len() < 2 {
+                let Event { controller, what } = events.recv().await.unwrap();
+                match what {
+                    What::Open(queue) => queues.push(queue),
+                    What::Line(line) => drop(lines.insert(controller, line)),
+                    What::Lost(_) => {}
+                }
+            }
+            assert_eq!(lines, [(ControllerId(0), b"0".to_vec()), (ControllerId(1), b"1".to_vec())].into());
+        });
+    }
 
     #[test]
     fn only_complete_lines_are_taken() {

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::network::{Event, Network};
 use crate::sessions::REDIAL;
-use pathloom_host_agent::agent::{Agent, Order, Settings, PACES_KEPT};
+use pathloom_host_agent::agent::{Agent, ControllerId, Order, Settings, PACES_KEPT};
 use pathloom_model::{FiveTuple, Nanos};
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 pub(crate) struct HostAgent {
     host: usize,
     agent: Agent,
-    /// The connection, while it is open.
-    peer: Option<usize>,
+    /// The open connections, by the number of their controller.
+    peers: BTreeMap<usize, usize>,
     /// Orders in force. They outlive the agent, as those of a kernel do.
     orders: BTreeMap<FiveTuple, Order>,
     /// The next time for which an event is planned.
@@ -28,7 +28,7 @@ impl<M: Machine> Network<M> {
     /// The agent of a host starts, and connects whenever it has no connection.
     pub fn start_agent(&mut self, host: usize) {
         let agent = self.new_agent(host);
-        self.agents.push(HostAgent { host, agent, peer: None, orders: BTreeMap::new(), planned: None });
+        self.agents.push(HostAgent { host, agent, peers: BTreeMap::new(), orders: BTreeMap::new(), planned: None });
         self.dial_agent(self.agents.len() - 1);
     }
 
@@ -49,11 +49,10 @@ impl<M: Machine> Network<M> {
         result
     }
 
-    /// The connection of an agent breaks.
+    /// The connections of an agent break.
     pub fn break_agent(&mut self, agent: usize) {
-        if let Some(peer) = self.agents[agent].peer {
-            self.break_connection(peer);
-        }
+        let peers: Vec<usize> = self.agents[agent].peers.values().copied().collect();
+        peers.into_iter().for_each(|peer| self.break_connection(peer));
     }
 
     /// An agent is killed, and another one starts and takes over the orders in force. Programs must announce their
@@ -64,6 +63,7 @@ impl<M: Machine> Network<M> {
         for (&flow, &order) in &self.agents[agent].orders {
             new.adopt(now, flow, order, now + PACES_KEPT);
         }
+        new.adopt_election(self.agents[agent].agent.newest_election());
         self.agents[agent].agent = new;
         self.agent_changed(agent);
     }
@@ -74,23 +74,27 @@ impl<M: Machine> Network<M> {
         orders.filter_map(|order| order.hold_until).any(|until| until > self.now || self.keeps_holds)
     }
 
-    /// An agent without a connection connects.
+    /// An agent connects to all controllers that it has no connection with.
     pub(crate) fn dial_agent(&mut self, agent: usize) {
+        let missing = (0..self.controllers).filter(|controller| !self.agents[agent].peers.contains_key(controller));
+        let missing: Vec<usize> = missing.collect();
+        let refused = missing.into_iter().filter(|&controller| !self.dial_agent_to(agent, controller)).count();
+        if refused > 0 && self.is_controlled() {
+            self.plan_dial_agent(agent);
+        }
+    }
+
+    /// An agent connects to a controller. Returns whether it is accepted.
+    fn dial_agent_to(&mut self, agent: usize, controller: usize) -> bool {
         let now = self.now;
-        let one = &self.agents[agent];
-        if one.peer.is_some() {
-            return;
-        }
-        let address = self.hosts[one.host].address.to_string();
-        let Some(machine) = self.called() else { return };
-        let id = machine.connect_agent(now, &address);
-        match self.opened(id, None, Some(agent)) {
-            Some(peer) => {
-                self.agents[agent].peer = Some(peer);
-                self.with_agent(agent, Agent::handle_connected);
-            }
-            None => self.plan_dial_agent(agent),
-        }
+        let address = self.hosts[self.agents[agent].host].address.to_string();
+        let Some(machine) = self.called() else { return false };
+        let id = machine.connect_agent_to(now, controller, &address);
+        let Some(peer) = self.opened(id, None, Some(agent)) else { return false };
+        self.peers[peer].controller = controller;
+        self.agents[agent].peers.insert(controller, peer);
+        self.with_agent(agent, |agent| agent.handle_connected(ControllerId(controller)));
+        true
     }
 
     pub(crate) fn plan_dial_agent(&mut self, agent: usize) {
@@ -100,20 +104,21 @@ impl<M: Machine> Network<M> {
 
     /// The connection of an agent is over.
     pub(crate) fn agent_lost(&mut self, agent: usize, peer: usize) {
-        if self.agents[agent].peer == Some(peer) {
+        let controller = self.peers[peer].controller;
+        if self.agents[agent].peers.get(&controller) == Some(&peer) {
             let now = self.now;
-            self.agents[agent].peer = None;
-            self.with_agent(agent, |agent| agent.handle_lost(now));
+            self.agents[agent].peers.remove(&controller);
+            self.with_agent(agent, |agent| agent.handle_lost(now, ControllerId(controller)));
             self.plan_dial_agent(agent);
         }
     }
 
     /// An agent handles the lines that have arrived.
     pub(crate) fn at_agent(&mut self, agent: usize, peer: usize) {
-        let now = self.now;
+        let (now, controller) = (self.now, ControllerId(self.peers[peer].controller));
         while let Some(end) = self.peers[peer].heard.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.peers[peer].heard.drain(..=end).collect();
-            self.with_agent(agent, |agent| agent.handle_line(now, &line[..end]));
+            self.with_agent(agent, |agent| agent.handle_line(now, controller, &line[..end]));
         }
     }
 
@@ -137,14 +142,16 @@ impl<M: Machine> Network<M> {
             };
         }
         while one.agent.poll_program().is_some() {}
-        let lines: Vec<String> = std::iter::from_fn(|| one.agent.poll_line()).collect();
+        let lines: Vec<(ControllerId, String)> = std::iter::from_fn(|| one.agent.poll_line()).collect();
         let timeout = one.agent.poll_timeout();
         if let Some(at) = timeout.filter(|&at| one.planned.is_none_or(|planned| at < planned)) {
             one.planned = Some(at);
             self.plan(at.max(self.now), Event::AgentTime(agent));
         }
-        if let Some(peer) = self.agents[agent].peer {
-            lines.iter().for_each(|line| self.say(peer, format!("{line}\n").as_bytes()));
+        for (ControllerId(controller), line) in lines {
+            if let Some(&peer) = self.agents[agent].peers.get(&controller) {
+                self.say(peer, format!("{line}\n").as_bytes());
+            }
         }
     }
 }

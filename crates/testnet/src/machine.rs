@@ -18,6 +18,11 @@ pub trait Machine {
     /// The agent of a host connects.
     fn connect_agent(&mut self, now: Nanos, peer: &str) -> Option<Self::Id>;
 
+    /// The agent of a host connects to the controller with this number, if the machine consists of several ones.
+    fn connect_agent_to(&mut self, now: Nanos, _controller: usize, peer: &str) -> Option<Self::Id> {
+        self.connect_agent(now, peer)
+    }
+
     /// A connection was closed by its peer, or it has broken.
     fn disconnect(&mut self, now: Nanos, id: Self::Id);
 

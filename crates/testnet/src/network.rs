@@ -115,7 +115,7 @@ pub struct Network<M: Machine> {
     pub timing: Timing,
     /// Whether switches connect again after the end of a session.
     pub redials: bool,
-    /// Number of controllers that each switch connects to, see [`Machine::connect_to`].
+    /// Number of controllers that each switch and each agent connects to, see [`Machine::connect_to`].
     pub controllers: usize,
     /// A flow whose path is checked whenever a switch has changed its rules.
     pub watched: Vec<Headers>,

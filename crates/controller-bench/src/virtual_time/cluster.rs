@@ -181,8 +181,14 @@ impl Machine for Cluster {
         process.hub.connect(now, peer).map(|id| Id { controller, life, id })
     }
 
-    fn connect_agent(&mut self, _: Nanos, _: &str) -> Option<Id> {
-        None
+    fn connect_agent(&mut self, now: Nanos, peer: &str) -> Option<Id> {
+        self.connect_agent_to(now, 0, peer)
+    }
+
+    fn connect_agent_to(&mut self, now: Nanos, controller: usize, peer: &str) -> Option<Id> {
+        let process = self.processes[controller].as_mut().filter(|process| !process.is_paused)?;
+        let life = process.life;
+        process.hub.connect_agent(now, peer).map(|id| Id { controller, life, id })
     }
 
     fn disconnect(&mut self, now: Nanos, id: Id) {

@@ -3,6 +3,7 @@
 use super::cluster::Cluster;
 use super::lab::{ms, s, K4, QUIET};
 use pathloom_controller::config;
+use pathloom_host_agent::agent::ControllerId;
 use pathloom_model::rules::Rule;
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, LONG_FLOW_DSCP, PROTO_UDP};
 use pathloom_testnet::{Network, Timing};
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const CONTROLLERS: usize = 3;
+const AGENTS: usize = 4;
 
 /// A fabric with three controllers and flows that send all the time.
 struct Fabric {
@@ -78,6 +80,23 @@ impl Fabric {
         let driven = self.cluster().hub(controller).unwrap();
         let view = driven.hub.controller().unwrap().view();
         view.flows.values().filter(|flow| flow.route.is_some()).count()
+    }
+
+    /// The agents of the first hosts start.
+    fn start_agents(&mut self) {
+        (0..AGENTS).for_each(|host| self.network.start_agent(host));
+        self.traffic(s(2));
+        let leader = self.cluster().leader().unwrap();
+        self.agents_obey(leader);
+    }
+
+    /// All agents have a session with this leader, and refuse all before it.
+    fn agents_obey(&mut self, leader: usize) {
+        let election = self.cluster().leaders.last().unwrap().1;
+        for agent in 0..AGENTS {
+            let obeyed = self.network.with_agent(agent, |agent| (agent.leader(), agent.newest_election()));
+            assert_eq!(obeyed, (Some(ControllerId(leader)), election), "agent {agent}");
+        }
     }
 
     fn slave_refusals(&self) -> u64 {
@@ -196,5 +215,31 @@ fn without_etcd_the_leader_goes_on_and_a_new_flow_gets_its_path() {
     fabric.traffic(s(8));
     let next = fabric.cluster().leader().unwrap();
     assert_eq!(fabric.on_paths(next), 9);
+    fabric.nothing_is_lost();
+}
+
+#[test]
+fn agents_obey_each_new_leader_and_refuse_the_ones_before() {
+    let mut fabric = Fabric::standing(7);
+    fabric.start_agents();
+    let first = fabric.cluster().leader().unwrap();
+    let second = fabric.kill_leader();
+    fabric.agents_obey(second);
+    fabric.with(|cluster, _| cluster.start(first));
+    fabric.traffic(s(3));
+    fabric.agents_obey(second);
+    fabric.with(|cluster, now| cluster.pause(now, second, true));
+    fabric.traffic(s(10));
+    let third = fabric.cluster().leader().unwrap();
+    fabric.with(|cluster, now| cluster.pause(now, second, false));
+    fabric.traffic(s(5));
+    fabric.agents_obey(third);
+    let election = fabric.cluster().leaders.last().unwrap().1;
+    for agent in 0..AGENTS {
+        fabric.network.restart_agent(agent);
+    }
+    fabric.traffic(s(2));
+    fabric.agents_obey(third);
+    assert_eq!(fabric.cluster().leaders.last().unwrap().1, election);
     fabric.nothing_is_lost();
 }

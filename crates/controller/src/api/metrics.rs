@@ -61,6 +61,7 @@ pub(crate) struct Sample {
     /// Problems with ports and hosts, by kind.
     trouble: Vec<(String, u64)>,
     agents_refused: u64,
+    stale_orders: u64,
     /// Offences of host agents, by agent.
     agent_offences: Vec<(String, u64)>,
     /// Requests to the API, by status.
@@ -98,6 +99,7 @@ impl Sample {
             uptime_s: now.saturating_sub(hub.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::drivers::load::resident_bytes().unwrap_or(0),
             agents_refused: hub.hosts.refused(),
+            stale_orders: hub.hosts.stale_orders(),
             agent_offences: hub.hosts.offences().map(|(agent, offences)| (agent.to_owned(), offences.times)).collect(),
             cabling: [("adopted", hub.adopted_ends() as u64), ("refused", hub.cabling_differences().count() as u64)],
             trouble: hub
@@ -163,6 +165,8 @@ impl Sample {
             gauge(out, "cluster_election", "Number of the election by which this controller leads.", election as f64)?;
             let help = "1 if etcd confirms that this controller leads, otherwise 0.";
             gauge(out, "cluster_confirmed", help, f64::from(u8::from(is_confirmed)))?;
+            let help = "Times that host agents refused orders, because they obey a newer leader.";
+            counter(out, "cluster_stale_orders", help, self.stale_orders)?;
         }
         counter(out, "connections_taken", "Connections accepted.", hub.connections)?;
         counter(out, "sessions_begun", "Sessions established.", hub.sessions)?;

@@ -89,16 +89,16 @@ async fn serve(
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
     let mut listens = listen_for_switches(&checked, &shared)?;
+    listens.extend(listen_for_agents(&checked, &shared)?);
     tokio::task::spawn_local(run_timers(shared.clone()));
     let mut membership = checked.cluster.as_ref().map(|cluster| Membership::start(cluster, shared.clock));
     if let Some(membership) = &mut membership {
         tokio::select! {
-            elected = membership.lead() => out_of_service = take_over(&checked, &persist, &shared, elected)?,
+            elected = membership.lead(&shared) => out_of_service = take_over(&checked, &persist, &shared, elected)?,
             _ = terminate.recv() => return Ok(Ended::Stopped),
             _ = interrupt.recv() => return Ok(Ended::Stopped),
         }
     }
-    listens.extend(listen_for_agents(&checked, &shared)?);
     listens.extend(listen_for_people(&checked, &shared)?);
     listens.extend(listen_for_applications(&checked, &shared)?);
     begin(&checked, &shared, out_of_service);

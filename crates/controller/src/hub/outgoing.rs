@@ -33,6 +33,17 @@ impl Hub {
     /// The hub follows another controller. To be called before the first connection.
     pub fn follow(&mut self) {
         self.roles.set(Standing::Follows);
+        self.hosts.follow(None);
+    }
+
+    /// The hub follows the controller with this name, if one leads.
+    pub fn set_leader(&mut self, leader: Option<String>) {
+        self.hosts.follow(leader);
+    }
+
+    /// Etcd does not confirm any more that this controller leads.
+    pub fn doubt(&mut self) {
+        self.hosts.doubt();
     }
 
     /// The hub leads by the election with this number, with a new controller. It takes over all sessions. Its driver gives
@@ -40,6 +51,7 @@ impl Hub {
     pub fn lead(&mut self, now: Nanos, election: u64, controller: Controller) {
         self.advance(now);
         self.responder = Responder::Fabric(controller);
+        self.hosts.lead(election);
         self.handle(now, Input::Timeout);
         self.renew_lead(now, election);
     }
@@ -48,6 +60,7 @@ impl Hub {
     pub fn renew_lead(&mut self, now: Nanos, election: u64) {
         self.advance(now);
         self.roles.set(Standing::Leads(election));
+        self.hosts.lead(election);
         self.ask_for_roles(|_| true);
     }
 

@@ -51,12 +51,15 @@ impl Membership {
     }
 
     /// Waits until this controller leads.
-    pub(crate) async fn lead(&mut self) -> Elected {
+    pub(crate) async fn lead(&mut self, shared: &Shared) -> Elected {
         let mut position = self.election.next().await;
         loop {
             let Position::Lead { token } = position else {
-                if let Position::Follow { leader: Some(leader) } = position {
-                    tracing::info!(leader = leader.name, election = leader.token.0, "another controller leads");
+                if let Position::Follow { leader } = position {
+                    leader.iter().for_each(|leader| {
+                        tracing::info!(leader = leader.name, election = leader.token.0, "another controller leads");
+                    });
+                    shared.drive(|hub, _| hub.set_leader(leader.map(|leader| leader.name)));
                 }
                 position = self.election.next().await;
                 continue;
@@ -92,7 +95,10 @@ impl Membership {
                             "etcd does not confirm that this controller leads; it goes on until a switch has a newer leader"
                         );
                         addresses.iter().for_each(|address| address.set(false));
-                        shared.drive(|hub, _| note(hub, |leadership| leadership.is_confirmed = false));
+                        shared.drive(|hub, _| {
+                            hub.doubt();
+                            note(hub, |leadership| leadership.is_confirmed = false);
+                        });
                     }
                     Position::Follow { .. } => return,
                 },

@@ -1,12 +1,16 @@
 //! Agents on the hosts of a fabric. The controller sends them holds, releases and paces. They announce transfers, and
 //! pass on applications' requests for paths.
 //!
+//! If several controllers hold the fabric, agents connect to all of them. A follower sends no orders, and a leader sends the
+//! number of its election with each one. Agents refuse those of a deposed leader.
+//!
 //! An agent connects, names the hosts that it represents, and gets the messages for them; docs/controller.md has the
 //! protocol. A session of an agent has the same shape as one of a switch: bytes come in and go out in buffers, and every
 //! call takes the time.
 
 mod agent;
 mod announced;
+mod leading;
 mod offenders;
 
 pub use agent::AgentId;
@@ -17,6 +21,7 @@ pub(crate) use self::offenders::Offences;
 
 use self::agent::Agent;
 use self::announced::Announced;
+use self::leading::Leading;
 use self::offenders::Offenders;
 use crate::config::{AgentTokens as Tokens, HostsConfig};
 use crate::hub::assigning::owner_of;
@@ -73,11 +78,15 @@ pub struct Hosts {
     last: u64,
     /// What the scheme in charge needs from agents.
     wants: Wants,
+    /// Whether this controller may send orders, and by which election.
+    leading: Leading,
     now: Nanos,
     /// Limits log lines about agents.
     log_limiter: LogLimiter,
     /// Number of agents disconnected or not accepted.
     refused: u64,
+    /// Number of times that agents refused orders, because they obey a newer leader.
+    stale: u64,
 }
 
 impl Hosts {
@@ -99,9 +108,11 @@ impl Hosts {
             requests: BTreeMap::new(),
             last: 0,
             wants: Wants::default(),
+            leading: Leading::Alone,
             now: Nanos::ZERO,
             log_limiter: LogLimiter::default(),
             refused: 0,
+            stale: 0,
         }
     }
 
@@ -181,15 +192,6 @@ impl Hosts {
     /// From now on, agents that connect by TCP need one of these tokens.
     pub(crate) fn set_tokens(&mut self, tokens: Option<Arc<Tokens>>) {
         self.tokens = tokens;
-    }
-
-    /// Tells agents what the new scheme needs, if that differs.
-    pub(crate) fn set_wants(&mut self, wants: Wants) {
-        if std::mem::replace(&mut self.wants, wants) != wants {
-            for agent in self.agents.values_mut().filter(|agent| agent.greeted) {
-                agent.send((&mut self.writable, self.now), &ControllerMessage::Wants(wants));
-            }
-        }
     }
 
     /// Accepts a connection. Its agent may represent only the host with the address `only`, or any host without one. If
@@ -301,6 +303,9 @@ impl Hosts {
         match message {
             AgentMessage::Hello { version, hosts, token } => self.hello(id, version, &hosts, token.as_deref()),
             _ if !greeted => self.refuse(id, "a hello was expected first"),
+            AgentMessage::Stale { newest } => self.stale(id, newest),
+            // The agent has sent it before it knew that this controller stands by.
+            AgentMessage::Announce { .. } | AgentMessage::Finish { .. } if self.leading.follows() => None,
             AgentMessage::Announce { flow, size_bytes } => {
                 let host = self.represented_sender(id, &flow)?;
                 self.begin(id, host, flow)?;
@@ -330,6 +335,9 @@ impl Hosts {
 
     /// Inputs for the controller: hosts that have another agent now, or have none any more.
     pub(crate) fn changes(&mut self) -> Vec<Input> {
+        if self.leading.follows() {
+            return Vec::new();
+        }
         let gone = self.known.keys().filter(|host| !self.by_host.contains_key(host));
         let gone = gone.map(|&host| Input::Agent { host, speaks: false });
         let new = self.by_host.iter().filter(|(host, id)| self.known.get(host) != Some(id));
@@ -367,28 +375,31 @@ impl Hosts {
     /// Sends an output of the controller to the agent of a host. Without an agent nothing is sent: the host's flows
     /// are not held, and share the network as TCP does.
     pub(crate) fn carry_out(&mut self, output: &Output) {
+        let election = self.leading.election();
         let (host, message) = match *output {
             Output::HoldFlow { host, five_tuple, lease } => {
-                (host, ControllerMessage::Hold { flow: five_tuple, lease_ms: lease.0.div_ceil(1_000_000) })
+                (host, ControllerMessage::Hold { flow: five_tuple, lease_ms: lease.0.div_ceil(1_000_000), election })
             }
-            Output::ReleaseFlow { host, five_tuple } => (host, ControllerMessage::Release { flow: five_tuple }),
+            Output::ReleaseFlow { host, five_tuple } => {
+                (host, ControllerMessage::Release { flow: five_tuple, election })
+            }
             Output::PaceFlow { host, five_tuple, rate_bps } => {
-                (host, ControllerMessage::Pace { flow: five_tuple, rate_bps })
+                (host, ControllerMessage::Pace { flow: five_tuple, rate_bps, election })
             }
             Output::Assigned { request, ref answer, .. } => {
                 return self.answer(request, answer.as_ref().map(Some), |request, assignment, paths| {
-                    ControllerMessage::Offer { request, assignment, paths }
+                    ControllerMessage::Offer { request, assignment, paths, election }
                 });
             }
             Output::Claimed { request, ref answer } => {
                 return self.answer(request, answer.as_ref().map(Some), |request, _, paths| {
                     let path = paths.into_iter().next().unwrap_or_default();
-                    ControllerMessage::Claimed { request, path }
+                    ControllerMessage::Claimed { request, path, election }
                 });
             }
             Output::Released { request, ref answer } => {
                 return self.answer(request, answer.as_ref().map(|()| None), |request, _, _| {
-                    ControllerMessage::PathsReleased { request }
+                    ControllerMessage::PathsReleased { request, election }
                 });
             }
             _ => return,
@@ -472,7 +483,8 @@ impl Hosts {
         let agent = self.agents.get_mut(&id)?;
         tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent represents hosts");
         (agent.greeted, agent.hosts) = (true, hosts.clone());
-        agent.send((&mut self.writable, self.now), &ControllerMessage::Welcome { version: VERSION, wants: self.wants });
+        let answer = self.leading.answer(self.wants);
+        agent.send((&mut self.writable, self.now), &answer);
         // The last agent to connect counts, because an earlier connection may have died unnoticed.
         self.by_host.retain(|_, other| *other != id);
         let before: BTreeSet<_> = hosts.into_iter().filter_map(|host| self.by_host.insert(host, id)).collect();
@@ -526,6 +538,11 @@ impl Hosts {
         let host = self.host(src);
         if host.is_none_or(|host| self.by_host.get(&host) != Some(&id)) {
             self.refuse(id, &format!("this agent does not represent the host {src}"));
+            return None;
+        }
+        if let Some(why) = self.leading.why_no_paths() {
+            let refused = ControllerMessage::Refused { why: why.into(), request: Some(request) };
+            self.agents.get_mut(&id)?.send((&mut self.writable, self.now), &refused);
             return None;
         }
         if self.requests.len() >= MOST_REQUESTS {

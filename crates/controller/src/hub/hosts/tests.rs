@@ -413,3 +413,48 @@ fn a_host_returns_to_its_earlier_agent_when_the_later_one_leaves() {
     hosts.disconnect(Nanos::ZERO, program, "test");
     assert!(hosts.line(machine, ANNOUNCE).is_some());
 }
+
+#[test]
+fn the_agents_of_a_follower_get_no_orders_until_it_leads() {
+    let mut hosts = hosts();
+    hosts.follow(Some("c1".into()));
+    let host = hosts.host("10.0.0.1".parse().unwrap()).unwrap();
+    let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
+    hosts.line(id, br#"{"hello":{"version":1,"hosts":["10.0.0.1"]}}"#);
+    assert_eq!(read(&mut hosts, id), ("{\"standby\":{\"leader\":\"c1\"}}\n".to_owned(), false));
+    assert_eq!((hosts.line(id, ANNOUNCE), hosts.changes()), (None, vec![]));
+    let paths = br#"{"paths":{"request":8,"src":"10.0.0.1","dst":"10.0.7.1","count":2}}"#;
+    assert_eq!(hosts.line(id, paths), None);
+    let (text, closed) = read(&mut hosts, id);
+    assert!(text.contains("follows c1") && text.contains("\"request\":8") && !closed, "{text}");
+    hosts.lead(7);
+    hosts.lead(7);
+    let welcome = "{\"welcome\":{\"version\":1,\"announce\":false,\"election\":7}}\n";
+    assert_eq!(read(&mut hosts, id), (welcome.to_owned(), false));
+    assert_eq!(hosts.changes(), [Input::Agent { host, speaks: true }]);
+    assert!(hosts.line(id, ANNOUNCE).is_some());
+    hosts.carry_out(&Output::PaceFlow { host, five_tuple: flow("10.0.0.1"), rate_bps: Some(9) });
+    assert!(read(&mut hosts, id).0.ends_with("\"rate_bps\":9,\"election\":7}}\n"));
+}
+
+#[test]
+fn a_leader_in_doubt_gives_applications_no_paths_and_agents_that_refuse_it_are_counted() {
+    let mut hosts = hosts();
+    let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    hosts.follow(None);
+    hosts.lead(7);
+    assert!(read(&mut hosts, id).0.contains("\"election\":7"));
+    let paths = br#"{"paths":{"request":8,"src":"10.0.0.1","dst":"10.0.7.1","count":2}}"#;
+    assert!(hosts.line(id, paths).is_some());
+    hosts.doubt();
+    assert_eq!(hosts.line(id, paths), None);
+    assert!(read(&mut hosts, id).0.contains("etcd does not confirm"));
+    assert_eq!(hosts.line(id, br#"{"stale":{"newest":9}}"#), None);
+    assert_eq!((read(&mut hosts, id), hosts.stale_orders()), ((String::new(), false), 1));
+    // A host cannot make a leader give way with a number that means nothing.
+    assert_eq!(hosts.line(id, br#"{"stale":{"newest":7}}"#), None);
+    assert!(read(&mut hosts, id).0.contains("is not newer") && hosts.stale_orders() == 1);
+    hosts.lead(11);
+    assert!(read(&mut hosts, id).0.contains("\"election\":11"));
+    assert!(hosts.line(id, paths).is_some());
+}
