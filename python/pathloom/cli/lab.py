@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -295,6 +296,62 @@ def paths(
         console.put_json(json, content)
     if json != console.STDOUT:
         console.table(None, ["path", "ports", "first ones"], path_rows(content), 2)
+    return 0
+
+
+@app.command("weights")
+def weights(
+    name: NameOption = "lab",
+    scheme: Annotated[
+        str | None,
+        typer.Option("--scheme", metavar="SPEC", help="Weights of wcmp, or equal ones of ecmp."),
+    ] = None,
+    plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Weights of this file.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Equal weights everywhere, as ecmp has them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    json: JsonOption = None,
+) -> int:
+    """Set the weights of next hops in a lab of routers with static routes, while packets flow.
+
+    Example: pathloom lab weights --scheme wcmp --dry-run
+
+    Example: pathloom lab weights --clear
+    """
+    from pathloom.fabrics import Fabric
+    from pathloom.lab import system
+    from pathloom.lab.lab import Lab
+    from pathloom.lab.routed.plan import plan_of, read_plan
+    from pathloom.lab.routed.weights import apply, check_weights, differences, present
+
+    console.check_json_target(json)
+    if (scheme is not None) + (plan is not None) + clear != 1:
+        raise bad_input("lab weights: expected one of --scheme SPEC, --plan FILE and --clear")
+    system.check_machine(system.ROUTER_TOOLS)
+    lab = Lab(name)
+    blueprint, routers = lab.blueprint(), lab.routers()
+    if routers is None:
+        raise bad_input(f"lab `{name}`: its switches are no routers; `lab up --switches kernel` builds some")
+    check_weights(routers)
+    fabric = Fabric(blueprint.fabric)
+    wanted = read_plan(plan, blueprint, fabric) if plan is not None else plan_of(blueprint, fabric, scheme or "ecmp")
+    lab.hold()
+    try:
+        changed = differences(blueprint, present(routers), wanted)
+        if not dry_run:
+            apply(routers, wanted)
+    finally:
+        lab.release()
+    if json is not None:
+        console.put_json(json, wanted.to_dict(blueprint, fabric))
+    if json != console.STDOUT:
+        names = [node["name"] for node in fabric.nodes]
+
+        def text(hops: tuple[tuple[int, int], ...]) -> str:
+            return " ".join(f"{names[fabric.links['target'][link]]}:{weight}" for link, weight in hops) or "none"
+
+        rows = [[one.switch, one.prefix, text(one.before), text(one.planned)] for one in changed]
+        console.table(None, ["router", "prefix", "before", "planned"], rows, 2)
+        print(f"{len(changed)} routes {'would change' if dry_run else 'changed'}")
     return 0
 
 

@@ -217,7 +217,7 @@ class Lab:
         state = self.state() or {}
         own, tables = Routers(self.blueprint(), self.directory, settings), default_tables(fabric, settings.scheme)
         before = RouterSettings(**state["routed"])
-        if replace(before, scheme="") == replace(settings, scheme="") and before.one_path == settings.one_path:
+        if replace(before, scheme="") == replace(settings, scheme="") and before.routes == settings.routes:
             own.await_routes(fabric, tables)
         else:
             own.write_routes(fabric, tables)

@@ -123,7 +123,7 @@ class LabExecution:
         self.programs = self._check_programs()
         for job in self.jobs if self.target is None and not self.programs else []:
             name = job.scheme if job.scheme in self.in_python else _core.scheme_name(job.scheme)
-            if name not in STATIC:
+            if name not in STATIC and not self.routed:
                 raise bad_input(f"scheme `{name}`: is more than static routes; add --lab controller=pathloom")
         first = [job for job in self.jobs if job.run == 1]
         prepared = interruptible(lambda: [self._simulation(job) for job in first])

@@ -13,8 +13,13 @@ from pathloom.lab.blueprint import Blueprint, SwitchPort
 from pathloom.lab.routed.numbering import link_address, link_address6, prefix6
 from pathloom.lab.tables import SwitchTables
 
-_HOPS6, _GROUPS = 1 << 20, 1 << 21
+_HOPS6, FIRST_GROUP = 1 << 20, 1 << 21
 """First identifiers of IPv6 next hops and of groups. IPv4 next hops have the number of their link + 1."""
+
+
+def next_hop(link: int, family: int) -> int:
+    """Returns the identifier of the next hop over a directed link; `family` is 0 for IPv4 and 1 for IPv6."""
+    return _HOPS6 * family + link + 1
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def route_lines(ports: Iterable[SwitchPort], routes: Iterable[Route], host_links
             yield from (f"route add blackhole {prefix}" for prefix in prefixes)
             continue
         if len(route.hops) > 1 and route.hops not in groups:
-            groups[route.hops] = _GROUPS + 2 * len(groups)
+            groups[route.hops] = FIRST_GROUP + 2 * len(groups)
             for first, own in ((0, 0), (_HOPS6, 1)):
                 members = "/".join(f"{first + link + 1},{weight}" for link, weight in route.hops)
                 yield f"nexthop add id {groups[route.hops] + own} group {members}"

@@ -15,6 +15,8 @@ from pathloom.quantities import listed
 KERNEL, FRR = "kernel", "frr"
 SCHEMES = ("spt", "ecmp", "mptcp")
 """Schemes whose default routes are routes by destination."""
+WEIGHTED = "wcmp"
+"""Scheme whose next hops have weights. BGP as it is set up here does not carry them."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,18 @@ class RouterSettings:
     bfd: bool
     """Whether BFD watches the sessions of BGP."""
     scheme: str
-    """`ecmp`, `mptcp` (routers as under ecmp, hosts with MPTCP), or `spt`: one path to each destination."""
+    """`ecmp`, `mptcp` (routers as under ecmp, hosts with MPTCP), `wcmp`, or `spt`: one path to each destination."""
+
+    @property
+    def routes(self) -> str:
+        """Name of the routes that the scheme has: `one` path, `equal` next hops, or `weighted` ones."""
+        name = _core.scheme_name(self.scheme)
+        return "one" if name == "spt" else "weighted" if name == WEIGHTED else "equal"
 
     @property
     def one_path(self) -> bool:
         """Whether each destination has one path only."""
-        return _core.scheme_name(self.scheme) == "spt"
+        return self.routes == "one"
 
     @classmethod
     def of(cls, switches: str, scheme: str) -> Self:
@@ -50,10 +58,11 @@ class RouterSettings:
 def check_scheme(switches: str, scheme: str) -> None:
     """Raises `PathloomError` if routers cannot carry a scheme."""
     name = _core.scheme_name(scheme)
-    if name not in SCHEMES:
+    carried = SCHEMES if switches.startswith(FRR) else (*SCHEMES, WEIGHTED)
+    if name not in carried:
         raise bad_input(
             f"scheme `{name}`: routers ({switches}) choose paths by destination and hash, so they carry "
-            f"{listed(SCHEMES)} only; leave switches= out to run it on Open vSwitch"
+            f"{listed(carried)} only; leave switches= out to run it on Open vSwitch"
         )
 
 
