@@ -432,6 +432,12 @@ impl Cache {
         }
     }
 
+    /// The switch whose decision an entry holds, and the rules that made it.
+    pub(crate) fn decided_by(&self, place: usize) -> Option<(NodeId, [Option<RuleRef>; Backing::RULES])> {
+        let backing = self.backing.get(place).filter(|_| self.entries[place].in_link != NO_LINK)?;
+        Some((backing.switch, backing.rules))
+    }
+
     /// Whether an entry holds a decision of this switch.
     pub(crate) fn belongs_to(&self, place: usize, switch: NodeId) -> bool {
         self.backing[place].switch == switch && self.entries[place].in_link != NO_LINK

@@ -475,6 +475,11 @@ impl<T: Tap> Network<T> {
         self.switches.changes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Credits the rules by which the packets of a lane are forwarded for frames that were skipped, and their bytes.
+    pub(crate) fn credit_lane(&mut self, now: Ps, lane: u32, [packets, bytes]: [u64; 2]) {
+        self.switches.credit_lane(&self.links.lanes, now, lane, [packets, bytes]);
+    }
+
     /// Moves all packets to a time that is later by `by`, at `now`. Meanwhile each link of the fabric has counted `more`. As
     /// many packets were sent as have arrived or were lost.
     pub(crate) fn skip(&mut self, by: Ps, now: Ps, more: &[LinkCounts]) {

@@ -120,8 +120,8 @@ impl<T: Tap> Simulation<T> {
         let fluid = fidelity == Fidelity::Fluid;
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed, fluid };
         let single_thread_reason = parts::single_thread_reason(&settings, &transfers);
-        let skip =
-            (fidelity == Fidelity::Skip).then(|| Box::new(Skip::new(skip::refusal(&settings, &transfers, T::ON))));
+        let skip = (fidelity == Fidelity::Skip)
+            .then(|| Box::new(Skip::new(skip::refusal(&settings, &transfers, network.links.has_ports(), T::ON))));
         let hosts = Hosts::new(fabric.clone(), transfers, &settings);
         if hosts.acknowledge_packets() {
             network.take_slow_path_to_hosts();

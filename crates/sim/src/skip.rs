@@ -18,9 +18,9 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::Transfers;
 use jump::Phase;
+use pathloom_control::Enforcement;
 use pathloom_model::units::PS_PER_NS;
 use pathloom_model::Nanos;
-use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
 use readings::{FlowReading, Reading, Readings, WINDOW};
 use std::collections::BTreeMap;
@@ -72,18 +72,26 @@ pub(crate) struct Skip {
 }
 
 /// Why nothing may be skipped in a run with these settings; `None` if something may.
-pub(crate) fn refusal(settings: &HostSettings<'_>, transfers: &Transfers, taps: bool) -> Option<&'static str> {
+pub(crate) fn refusal(
+    settings: &HostSettings<'_>,
+    transfers: &Transfers,
+    has_ports: bool,
+    taps: bool,
+) -> Option<&'static str> {
     if taps {
         return Some("packets are captured");
     }
     if settings.deployment.is_some() {
         return Some("switches run programs, whose state has times of its own");
     }
-    if settings.needs.selection.has_balancer() {
-        return Some("switches have load balancers, whose state has times of its own");
+    if settings.needs.takes_several_paths() {
+        return Some("hosts or switches choose a path for each packet");
     }
-    if *settings.needs != Needs::NOTHING {
-        return Some("the scheme's controller is informed of flows or reads counters, or its hosts choose paths");
+    if has_ports || settings.needs.ageing.is_some() {
+        return Some("ports of switches have several queues, RED or flow control");
+    }
+    if settings.needs.paces && settings.control.enforcement != Enforcement::Host {
+        return Some("meters of switches limit flows");
     }
     if !matches!(settings.transport, TransportSpec::Tcp(_)) {
         return Some("only TCP with one connection for each transfer is skipped");
@@ -234,8 +242,8 @@ fn reading<T: Tap>(sim: &Simulation<T>) -> Result<Reading, &'static str> {
     if flows.iter().any(|flow| !flow.is_open) {
         return Err("connections are still being opened");
     }
-    if flows.iter().any(|flow| flow.is_restrained) {
-        return Err("connections are paced or on hold");
+    if flows.iter().any(|flow| flow.provided_bps == Some(0)) {
+        return Err("connections are on hold");
     }
     let Totals { copied, dropped_at_switches, misdelivered, .. } = sim.network.totals;
     Ok(Reading {

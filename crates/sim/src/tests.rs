@@ -331,3 +331,28 @@ impl Program for Flooder {
         Tables::default()
     }
 }
+
+#[test]
+fn counters_of_rules_grow_with_what_is_skipped() {
+    let counts = |fidelity| {
+        let mut of = settings("fat-tree:k=4,rate=1Gbps", "long-lived:pattern=stride", "spt", Nanos::from_secs(1));
+        of.transport = TransportSpec::parse("newreno:rwnd=8KB").unwrap();
+        let mut run = Simulation::with_fidelity(of, NoTap, None, fidelity).unwrap();
+        run.advance(run.end());
+        let switches = run.fabric.switches().to_vec();
+        let counters = |node| {
+            let rules = |switch: &mut pathloom_switching::Switch| {
+                switch.rules().into_iter().map(|(_, counters)| [counters.packets, counters.bytes]).collect::<Vec<_>>()
+            };
+            run.network.with_switch(node, rules).unwrap_or_default()
+        };
+        let counts: Vec<[u64; 2]> = switches.into_iter().flat_map(counters).collect();
+        (counts, run.skipped())
+    };
+    let ((exact, _), (skip, skipped)) = (counts(Fidelity::Packets), counts(Fidelity::Skip));
+    assert!(skipped.is_some_and(|skipped| skipped.time > Nanos::from_millis(900)), "{skipped:?}");
+    assert!(exact.iter().any(|count| count[0] > 10_000) && exact.len() == skip.len(), "{exact:?}");
+    for (exact, skip) in exact.iter().flatten().zip(skip.iter().flatten()) {
+        assert!(skip.abs_diff(*exact) <= exact / 50 + 100, "{skip} of {exact}");
+    }
+}

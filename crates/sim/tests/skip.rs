@@ -129,11 +129,10 @@ fn the_division_into_calls_changes_nothing() {
 #[test]
 fn what_cannot_be_skipped_says_why_and_has_the_result_of_packets() {
     for (scheme, transport, reason) in [
-        ("hedera:period=5ms", None, "reads counters"),
         ("tcp-path", None, "run programs"),
-        ("drill", None, "hosts choose paths"),
-        ("conga", None, "load balancers"),
-        ("rps", None, "choose paths"),
+        ("drill", None, "choose a path for each packet"),
+        ("conga", None, "choose a path for each packet"),
+        ("rps", None, "choose a path for each packet"),
         ("ecmp", Some("mptcp:subflows=2"), "one connection"),
         ("ecmp", Some("uec"), "only TCP"),
         ("ecmp", None, ""),
@@ -185,4 +184,29 @@ proptest! {
         // The same again is the same.
         prop_assert_eq!(finish(start(of(), Fidelity::Skip)).0, outcome);
     }
+}
+
+#[test]
+fn schemes_with_a_controller_do_what_they_would() {
+    let case = Case { traffic: "long-lived:pattern=permutation", duration: ms(3000), drain: 1, ..SEARCH };
+    for scheme in ["hedera:period=500ms", "ofpt:period=500ms", "lessor:min_period=200ms,period=500ms"] {
+        let run = |fidelity| finish(start(case.settings(scheme, Some("dctcp")), fidelity));
+        let ((packets, _), (skip, run)) = (run(Fidelity::Packets), run(Fidelity::Skip));
+        assert!(skipped(&run).time > ms(1500), "{scheme}: {:?}", skipped(&run));
+        assert!(packets.control.polls >= 4, "{scheme}");
+        assert_eq!(packets.control, skip.control, "{scheme}: the counters that it reads decide what it does");
+        let errors = errors(&packets, &skip, goodput);
+        assert!(mean_size(&errors) < 0.02, "{scheme}: {errors:?}");
+    }
+}
+
+#[test]
+fn ports_with_several_queues_are_not_skipped() {
+    let fabric = format!("{DUMBBELL},queues=2");
+    let of = |fidelity| {
+        start(SimSettings { duration: ms(50), ..listed("spt", &fabric, &[(0, 0, 3, None)], "newreno", "") }, fidelity)
+    };
+    let ((packets, _), (skip, run)) = (finish(of(Fidelity::Packets)), finish(of(Fidelity::Skip)));
+    assert!(skipped(&run).obstacle.unwrap().contains("several queues"), "{:?}", skipped(&run));
+    assert_eq!(packets, skip);
 }

@@ -53,6 +53,16 @@ impl Switches {
         self.cache.collect(node, |owed| credit_node(of, lanes, &owed));
     }
 
+    /// Credits the rules of the cached decisions about a lane for frames that were not forwarded one by one.
+    pub(super) fn credit_lane(&mut self, lanes: &Lanes, last: Ps, lane: u32, [packets, bytes]: [u64; 2]) {
+        for place in self.cache.lane_places(lane) {
+            if let Some((node, rules)) = self.cache.decided_by(place) {
+                let owed = Credit { lane, rules, packets, bytes, last };
+                credit_node(&mut self.nodes[node.index()], lanes, &owed);
+            }
+        }
+    }
+
     /// Updates the counters of a switch, then reads or changes it by `act`. Changes take effect on the next packet.
     pub(super) fn with<R>(&mut self, lanes: &Lanes, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
         self.credit(lanes, node);

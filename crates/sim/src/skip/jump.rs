@@ -1,6 +1,7 @@
 //! The translation in time.
 
-use super::steady::Steady;
+use super::readings::WINDOW;
+use super::steady::{FlowRate, Steady};
 use super::{Skip, Step};
 use crate::link::LinkCounts;
 use crate::simulation::Simulation;
@@ -8,6 +9,9 @@ use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
 use crate::transfers::Work;
 use pathloom_model::units::PS_PER_NS;
+
+/// A jump is at least this part of the time in which the rates were measured: the distance of two readings.
+const LEAST_PART: Ps = 2 * WINDOW as Ps;
 
 /// A steady phase that is being skipped. It may take several calls of [`Simulation::advance`].
 pub(super) struct Phase {
@@ -33,16 +37,20 @@ impl Phase {
         let now_done = (whole - whole % PS_PER_NS).max(*done);
         let grows_by = |count: u64| steady.scaled(count, now_done) - steady.scaled(count, *done);
         let time = now_done - *done;
+        sim.now += time;
         for flow in &steady.flows {
             let bytes = grows_by(flow.bytes);
             let work = flow.work.combine(&Work::default(), |count, _| grows_by(count));
-            sim.hosts.skip(flow.slot as usize, time, &Work { delivered_bytes: bytes, arrived_bytes: bytes, ..work });
+            let work = Work { delivered_bytes: bytes, arrived_bytes: bytes, ..work };
+            sim.hosts.skip(flow.slot as usize, time, &work);
+            for (lane, frames) in (2 * flow.slot..).zip(FlowRate::frames(&work)) {
+                sim.network.credit_lane(sim.now, lane, frames);
+            }
         }
         let none = LinkCounts::default();
         let more = steady.links.iter().map(|link| link.combine(&none, |count, _| grows_by(count)));
         let more: Vec<LinkCounts> = more.collect();
         *done = now_done;
-        sim.now += time;
         sim.agenda.translate(time);
         sim.network.skip(time, sim.now, &more);
     }
@@ -58,7 +66,8 @@ impl Skip {
         let event = next_disturbance(sim);
         let (length, is_event) = longest_jump(sim, &steady, event);
         let event = is_event.then_some(event);
-        if length > steady.span / 2 {
+        // A jump costs about as much as a reading, and saves the packets of its time.
+        if length > steady.span / LEAST_PART {
             return Step::Jump(Phase { began: sim.now, length, done: 0, steady, event });
         }
         match event {
@@ -94,7 +103,7 @@ fn longest_jump<T: Tap>(sim: &Simulation<T>, steady: &Steady, event: Ps) -> (Ps,
     let mut most = (event.saturating_sub(sim.now), true);
     for flow in &steady.flows {
         let subflow = sim.hosts.subflow(flow.slot as usize);
-        if subflow.use_count != flow.use_count || subflow.closed {
+        if !flow.still_holds(subflow) {
             return (0, false);
         }
         let Some(unsent) = subflow.sender.unsent_bytes() else { continue };

@@ -19,7 +19,8 @@ pub(super) struct FlowReading {
     pub(super) slot: u32,
     pub(super) use_count: u32,
     pub(super) is_open: bool,
-    pub(super) is_restrained: bool,
+    /// The rate to which the controller limits it: 0 on hold, `None` without a limit.
+    pub(super) provided_bps: Option<u64>,
     pub(super) acked_bytes: u64,
     pub(super) window_bytes: u64,
     pub(super) flight_bytes: u64,
@@ -32,7 +33,7 @@ impl FlowReading {
             slot: slot as u32,
             use_count: subflow.use_count,
             is_open: subflow.sender.is_open() && subflow.sender.smoothed_rtt().is_some(),
-            is_restrained: subflow.sender.is_restrained() || subflow.held_until > 0,
+            provided_bps: subflow.sender.provided_bps(),
             acked_bytes: subflow.sender.acked_bytes(),
             flight_bytes: subflow.sender.sent_bytes() - subflow.sender.acked_bytes(),
             window_bytes: subflow.sender.steady_window_bytes(),
@@ -41,7 +42,8 @@ impl FlowReading {
     }
 
     fn is_same(&self, other: &FlowReading) -> bool {
-        (self.slot, self.use_count) == (other.slot, other.use_count)
+        let key = |of: &FlowReading| (of.slot, of.use_count, of.provided_bps);
+        key(self) == key(other)
     }
 }
 

@@ -2,8 +2,11 @@
 
 use super::readings::{FlowReading, Reading, WINDOW};
 use crate::link::LinkCounts;
-use crate::time::Ps;
+use crate::subflow::Subflow;
+use crate::time::{to_ps, Ps};
 use crate::transfers::Work;
+use pathloom_model::Nanos;
+use pathloom_transport::HEADER_BYTES;
 
 /// Largest standard error of the rate of a flow, as a share of it. It follows from the rates in quarters of both windows.
 const MOST_ERROR: f64 = 0.03;
@@ -18,9 +21,9 @@ const MOST_OF_LINK: f64 = 0.05;
 const QUARTER: usize = WINDOW / 2;
 /// Most by which the mean congestion window of a flow may differ between the windows, as a share.
 const MOST_OF_WINDOW: f64 = 0.25;
-/// Least number of losses, and of time-outs, of a flow in each window, if there are any: fewer say little of how often
-/// they come.
-const LEAST_EVENTS: u64 = 3;
+/// Least number of time-outs of a flow in each window, if it has waited for them for more than [`MOST_MEAN_ERROR`] of the
+/// time: fewer say little of how often they come.
+const LEAST_TIMEOUTS: u32 = 3;
 /// Least number of falls of a congestion window in each window, unless it does not move at all. The window of a flow that
 /// only grows has not settled, even if its rate has.
 const LEAST_FALLS: usize = 2;
@@ -35,8 +38,27 @@ const FRAMES_BYTES: f64 = 16.0 * 1514.0;
 pub(super) struct FlowRate {
     pub(super) slot: u32,
     pub(super) use_count: u32,
+    pub(super) provided_bps: Option<u64>,
     pub(super) bytes: u64,
     pub(super) work: Work,
+}
+
+impl FlowRate {
+    /// Whether this is what the subflow in its slot still does, as far as nothing but packets changes it.
+    pub(super) fn still_holds(&self, subflow: &Subflow) -> bool {
+        subflow.use_count == self.use_count && !subflow.closed && subflow.sender.provided_bps() == self.provided_bps
+    }
+
+    /// Frames of data and their bytes, and frames of acknowledgements and theirs, in `work` with these payload bytes. A
+    /// segment that was sent again has the mean length, and acknowledgements have no options.
+    pub(super) fn frames(work: &Work) -> [[u64; 2]; 2] {
+        let (header, segments, again) =
+            (u64::from(HEADER_BYTES), u64::from(work.segments), u64::from(work.retransmits));
+        let data = segments + again;
+        let acks = work.packets.saturating_sub(data);
+        let payload = work.delivered_bytes + again * (work.delivered_bytes / segments.max(1));
+        [[data, payload + data * header], [acks, acks * header]]
+    }
 }
 
 /// Settled rates of all flows and links.
@@ -61,7 +83,7 @@ impl Steady {
         let (mut error, mut sum, mut whole) = (0.0, 0.0, 0.0);
         for place in 0..last.flows.len() {
             let history: Vec<&FlowReading> = readings.iter().map(|reading| &reading.flows[place]).collect();
-            let rates = check_flow(&history)?;
+            let rates = check_flow(&history, last.at - first.at)?;
             let [bytes, error_of_one] = mean_and_error(&rates);
             if error_of_one > MOST_ERROR * bytes {
                 return Err("the rates of flows had not settled");
@@ -84,6 +106,7 @@ impl Steady {
         let rate = |(one, three): (&FlowReading, &FlowReading)| FlowRate {
             slot: three.slot,
             use_count: three.use_count,
+            provided_bps: three.provided_bps,
             bytes: three.acked_bytes - one.acked_bytes,
             work: three.work.combine(&one.work, u64::saturating_sub),
         };
@@ -106,8 +129,21 @@ fn mean_and_error(of: &[f64; 4]) -> [f64; 2] {
     [mean, (squares / (count - 1.0) / count).sqrt()]
 }
 
+/// Time-outs of a flow, and the time that it waited for them.
+struct TimeOuts {
+    count: u32,
+    waited: Nanos,
+}
+
+impl TimeOuts {
+    fn between(from: &Work, to: &Work) -> TimeOuts {
+        let all = |work: &Work| work.timeout_wait.initial + work.timeout_wait.sampled;
+        TimeOuts { count: to.timeouts - from.timeouts, waited: all(to).saturating_sub(all(from)) }
+    }
+}
+
 /// The bytes of a flow in the quarters of the two windows, if nothing speaks against a settled rate.
-fn check_flow(history: &[&FlowReading]) -> Result<[f64; 4], &'static str> {
+fn check_flow(history: &[&FlowReading], span: Ps) -> Result<[f64; 4], &'static str> {
     let [first, middle, last] = [0, WINDOW, 2 * WINDOW].map(|place| history[place]);
     let bytes = [0, 1, 2, 3].map(|quarter| {
         let [from, to] = [quarter, quarter + 1].map(|place| history[place * QUARTER].acked_bytes);
@@ -116,12 +152,11 @@ fn check_flow(history: &[&FlowReading]) -> Result<[f64; 4], &'static str> {
     if bytes.contains(&0) {
         return Err("some flows got nothing for a while");
     }
-    let counts = [|work: &Work| u64::from(work.retransmits), |work: &Work| u64::from(work.timeouts)];
-    for count in counts {
-        let [before, after] = [[first, middle], [middle, last]].map(|[from, to]| count(&to.work) - count(&from.work));
-        if before.max(after) > 0 && before.min(after) < LEAST_EVENTS {
-            return Err("losses were too rare to know how often they come");
-        }
+    let waits = [[first, middle], [middle, last]].map(|[from, to]| TimeOuts::between(&from.work, &to.work));
+    let waited_ps: Ps = waits.iter().map(|one| to_ps(one.waited)).sum();
+    let is_rare = waits.iter().any(|one| one.count < LEAST_TIMEOUTS);
+    if is_rare && waited_ps as f64 > MOST_MEAN_ERROR * span as f64 {
+        return Err("time-outs were too rare to know how often they come");
     }
     check_window(history)?;
     Ok(bytes.map(|bytes| bytes as f64))

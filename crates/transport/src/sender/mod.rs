@@ -123,6 +123,8 @@ pub struct Sender {
     receive_window: ReceiveWindow,
     least_flight: u64,
     waited: TimeoutWait,
+    /// Bytes that were acknowledged without byte numbers ([`Sender::translate`]).
+    skipped_bytes: u64,
 }
 
 impl Sender {
@@ -174,6 +176,7 @@ impl Sender {
             timeouts: 0,
             active_at: Nanos::ZERO,
             waited: TimeoutWait::default(),
+            skipped_bytes: 0,
         }
         .with_handshake(settings.handshake)
     }
@@ -341,7 +344,7 @@ impl Sender {
             (Some(rate_bps), Some(rtt)) => {
                 let bytes = FLIGHT_ROUND_TRIPS * u128::from(rate_bps) * u128::from(rtt.0) / 8_000_000_000;
                 let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight);
-                bytes.saturating_add(self.una / FLIGHT_OF_ACKED).min(self.receive_window.bytes)
+                bytes.saturating_add((self.una + self.skipped_bytes) / FLIGHT_OF_ACKED).min(self.receive_window.bytes)
             }
             // Before the first RTT sample, the initial window limits the bytes in flight.
             _ => self.receive_window.bytes,

@@ -148,6 +148,7 @@ impl Sender {
             }
             self.limit -= bytes;
         }
+        self.skipped_bytes += bytes;
         if let Some((_, sent)) = &mut self.timing {
             *sent += by;
         }
@@ -169,9 +170,13 @@ impl Sender {
         (self.limit != u64::MAX).then(|| self.limit.saturating_sub(self.high))
     }
 
-    /// Whether the controller limits the sender: it is on hold, or paced at a rate that the network provides.
-    pub fn is_restrained(&self) -> bool {
-        self.held || self.provided
+    /// The rate to which the network limits the sender: 0 on hold, `None` without a limit.
+    pub fn provided_bps(&self) -> Option<u64> {
+        if self.held {
+            Some(0)
+        } else {
+            self.pace_bps.filter(|_| self.provided)
+        }
     }
 }
 
