@@ -122,7 +122,7 @@ def test_the_doors_of_the_readme_are_those_of_the_site() -> None:
     assert len(doors) == 4
     start = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     assert all(f"]({door})" in start for door in doors)
-    assert len(README.splitlines()) <= 130
+    assert len(README.splitlines()) <= 120
 
 
 def test_the_python_of_the_guide_works(tmp_path: Path) -> None:

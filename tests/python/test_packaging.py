@@ -99,6 +99,12 @@ def test_the_version_names_build_and_profile(cli: Cli) -> None:
     assert (f"commit {commit[:12]}, " in done.out) if commit else ("commit" not in done.out)
 
 
+def test_the_version_needs_no_command() -> None:
+    code = "import sys; from pathloom.cli import run; run(['--version']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pathloom.cli.app", "typer", "numpy", "polars", "rich"} & set(done.stdout.split())
+
+
 def test_a_commit_is_that_of_a_checkout_of_pathloom_alone(tmp_path: Path) -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
     (tmp_path / ".git/refs/heads").mkdir(parents=True)
