@@ -40,15 +40,7 @@ def run(arguments: list[str]) -> int:
     """Runs one command line and returns the exit code. An error is printed on stderr."""
     make_streams_forgiving()
     try:
-        if arguments == ["--version"]:
-            # The commands are not needed, and their import takes half of the time.
-            from pathloom.build import build_text
-
-            print(build_text(), flush=True)
-            return 0
-        from pathloom.cli.app import carry_out
-
-        return carry_out(arguments)
+        return _carry_out(arguments)
     except KeyboardInterrupt:
         print("pathloom: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -66,6 +58,18 @@ def run(arguments: list[str]) -> int:
         if type(error).__name__ != "PanicException":
             raise
         return _unexpected(error)
+
+
+def _carry_out(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
+        # The commands are not needed, and their import takes half of the time.
+        from pathloom.build import build_text
+
+        print(build_text(), flush=True)
+        return 0
+    from pathloom.cli.app import carry_out
+
+    return carry_out(arguments)
 
 
 def _discard_output() -> None:
