@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from pathloom.lab import system
+from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, known_labs
+from pathloom.lab.routed import srv6
 from pathloom.lab.routed.entropy import Flow, Lookups, PathMap, connect, sources_of
 from pathloom.lab.routed.numbering import host6
 from pathloom.lab.routed.prober import Prober
@@ -63,6 +65,12 @@ def reaches(lab: Lab, source: str, target: str) -> bool:
     return call("exec", source, "--name", lab.name, "--", "python3", "-c", ASK, target).code == 0
 
 
+def set_link(lab: Lab, link: int, state: str) -> None:
+    """Sets a router's end of a cable up or down, as `--fault` does."""
+    (port,) = (port for port in lab.blueprint().switch_ports if port.link == link)
+    FaultSchedule(lab.blueprint(), [(0, state == "up", [link])], routed=True).set_ends({port: state == "up"})
+
+
 def routers_of(lab: Lab) -> Routers:
     routers = lab.routers()
     assert routers is not None
@@ -87,13 +95,13 @@ def test_routers_of_bgp_carry_both_families_and_route_around_a_cut_cable(routed:
     addresses = {host.name: host.ports[0].address for host in blueprint.hosts}
     assert all(reaches(routed, source, addresses["h15"]) for source in ("h0", "h13", "h14"))
     assert reaches(routed, "h0", str(host6(addresses["h15"])))
-    namespace = next(one.namespace for one in blueprint.switches if one.name == "a0_0")
     # The cores above a0_0 have no other way to e0_0, so a3_0, whose cores they are, gets none either.
     for state, upwards, downwards in (("down", {"l34"}, set[str]()), ("up", {"l32", "l34"}, {"l88", "l90"})):
-        system.batch("ip", namespace, [f"link set l33 {state}"])
+        set_link(routed, 33, state)
         await_hops(routed, "e0_0", "10.0.7.0/24", upwards)
         await_hops(routed, "a3_0", "10.0.0.0/24", downwards)
         assert reaches(routed, "h0", addresses["h15"])
+        assert reaches(routed, "h0", str(host6(addresses["h15"])))
 
 
 def test_a_killed_run_leaves_a_lab_that_is_shown_as_orphaned() -> None:
@@ -187,7 +195,7 @@ def test_a_followed_map_has_the_paths_after_a_cut_and_names_connections_that_mov
             with system.inside(blueprint.hosts[0].namespace, lambda: connect(flow, port, PATIENCE_S)) as standing:
                 router = next(one for one in blueprint.switches if one.node == sources_of(blueprint)[32])
                 for state, hops in (("down", {"l34"}), ("up", {"l32", "l34"})):
-                    system.batch("ip", router.namespace, [f"link set l32 {state}"])
+                    set_link(routed, 32, state)
                     await_hops(routed, router.name, "10.0.7.0/24", hops)
                     moved = ""
                     while f" {port} from " not in moved:
@@ -246,8 +254,41 @@ def test_source_ports_take_the_paths_of_the_map_also_after_a_cut(routed: Lab) ->
     others = {f"l{one}" for one in (32, 34) if one not in cable}
     with Prober(blueprint, flow) as prober:
         for state, hops in (("down", others), ("up", {"l32", "l34"})):
-            system.batch("ip", router.namespace, [f"link set l{path[1]} {state}"])
+            set_link(routed, path[1], state)
             await_hops(routed, router.name, "10.0.7.0/24", hops)
             if state == "down":
                 assert known.refresh(prober.find) == expected
                 assert known.stale(cable) == []
+
+
+def test_packets_take_exactly_the_path_of_their_segments_and_move_with_it(routed: Lab) -> None:
+    blueprint = routed.blueprint()
+    start, end = blueprint.hosts[0].ports[0], blueprint.hosts[15].ports[0]
+    flow = Flow(start.address, end.address, 7)
+    ways = ["a0_0,c0,a3_0", "a0_0,c1,a3_0", "a0_1,c2,a3_1"]
+    paths = {way: srv6.path_via(blueprint, start, end, way.split(",")) for way in ways}
+    # Segments lead over any cables, also where no shortest path does.
+    paths["detour"] = srv6.path_via(blueprint, start, end, ["a0_1", "c2", "a1_1", "c3", "a3_1"])
+    for way in ways:
+        assert call("srv6", "h0", "h15", "--via", way, "--name", routed.name).code == 0
+        assert links_used(routed, flow, 40100, ipv6=True) == set(paths[way][1:-1]), way
+    srv6.put(blueprint, paths["detour"])
+    assert links_used(routed, flow, 40101, ipv6=True) == set(paths["detour"][1:-1])
+    assert srv6.paths_of(blueprint, start) == {str(host6(end.address)): srv6.segments(paths["detour"])}
+
+    # An open connection moves with the path, and routers drop nothing of it.
+    def move() -> None:
+        with connect(flow, 40102, PATIENCE_S, ipv6=True) as line:
+            for path in [*paths.values()] * 5:
+                srv6.put(blueprint, path)
+                line.sendall(bytes(10_000))
+            line.shutdown(socket.SHUT_WR)
+            assert line.recv(100) == bytes(100)
+            assert line.recv(100) == b"", "the other host has read everything"
+
+    before = routers_of(routed).drops()
+    system.inside(blueprint.hosts[0].namespace, move)
+    assert routers_of(routed).drops() == before
+    assert call("srv6", "h0", "h15", "--clear", "--name", routed.name).code == 0
+    assert srv6.paths_of(blueprint, start) == {}
+    assert reaches(routed, "h0", str(host6(end.address)))

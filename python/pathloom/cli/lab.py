@@ -355,6 +355,49 @@ def weights(
     return 0
 
 
+@app.command("srv6")
+def segments(
+    source: Annotated[str, typer.Argument(metavar="HOST", help="The host that sends: h0, or h0:eth1.")],
+    target: Annotated[str, typer.Argument(metavar="HOST", help="The host that its packets go to.")],
+    name: NameOption = "lab",
+    via: Annotated[
+        str | None, typer.Option("--via", metavar="ROUTERS", help="The routers of the path: a0_0,c1,a3_0.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Leave the path to the routers again.")] = False,
+) -> int:
+    """Put all IPv6 packets from a host to another one on a path of a lab of routers, by segments in each packet.
+
+    Example: pathloom lab srv6 h0 h15 --via a0_0,c1,a3_0
+
+    Example: pathloom lab srv6 h0 h15 --clear
+    """
+    from pathloom.lab import system
+    from pathloom.lab.lab import Lab
+    from pathloom.lab.routed import srv6
+
+    if (via is None) != clear:
+        raise bad_input("lab srv6: expected one of --via ROUTERS and --clear")
+    system.check_machine(system.ROUTER_TOOLS)
+    lab = Lab(name)
+    blueprint = lab.blueprint()
+    if lab.routers() is None:
+        raise bad_input(f"lab `{name}`: its switches are no routers; `lab up --switches kernel` or frr builds some")
+    if not srv6.is_possible():
+        raise bad_input("lab srv6: this kernel has no segment routing (CONFIG_IPV6_SEG6_LWTUNNEL)")
+    (_, start), (_, end) = blueprint.host_port(source), blueprint.host_port(target)
+    if start.address == end.address:
+        raise bad_input(f"lab srv6: {source} and {target} are one host; name two")
+    if via is None:
+        had = srv6.remove(blueprint, start, end)
+        print(f"routers choose the path from {source} to {target}" + ("" if had else ", as before"))
+        return 0
+    path = srv6.path_via(blueprint, start, end, [one.strip() for one in via.split(",")])
+    srv6.put(blueprint, path)
+    count = len(srv6.segments(path))
+    print(f"{count} segments lead from {source} to {target}: {srv6.overhead_bytes(count)} bytes in each packet")
+    return 0
+
+
 LIVE_SCHEMES = replace(setting("schemes"), help="spt,ecmp; others with --lab controller=pathloom.")
 
 

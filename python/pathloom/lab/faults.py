@@ -6,16 +6,22 @@ import time
 
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint, SwitchPort
+from pathloom.lab.routed.neighbours import neighbour_lines
 from pathloom.lab.run_task import RunTask
 
 
 class FaultSchedule(RunTask):
     """Takes cables down and up again during a run."""
 
-    def __init__(self, blueprint: Blueprint, faults: list[tuple[int, bool, list[int]]]) -> None:
-        """`faults`: nanoseconds after time 0, whether the cables come up, and one link of each cable."""
+    def __init__(self, blueprint: Blueprint, faults: list[tuple[int, bool, list[int]]], routed: bool = False) -> None:
+        """`faults`: nanoseconds after time 0, whether the cables come up, and one link of each cable.
+
+        With `routed`, the switches are routers, whose ends of cables need their neighbours when they come up.
+        """
         super().__init__()
         self._faults = faults
+        self._host_at = {port.link ^ 1: port for host in blueprint.hosts for port in host.ports}
+        self._routed = routed
         ours = {port.link: port for port in blueprint.switch_ports}
         # Only one end of a cable to a host is at a switch. If it goes down, the host loses its carrier too.
         self._ends = {
@@ -26,7 +32,7 @@ class FaultSchedule(RunTask):
         for at_ns, up, cables in self._faults:
             if self._over.wait(max(zero_ns + at_ns - time.monotonic_ns(), 0) / 1e9):
                 return
-            _set({end: up for cable in cables for end in self._ends[cable]})
+            self.set_ends({end: up for cable in cables for end in self._ends[cable]})
 
     def end(self) -> None:
         """Carries out no more faults, and restores the state of all cables for the next run.
@@ -37,11 +43,15 @@ class FaultSchedule(RunTask):
             super().end()
         finally:
             if self._thread is not None:
-                _set({end: end.shape.up for ends in self._ends.values() for end in ends})
+                self.set_ends({end: end.shape.up for ends in self._ends.values() for end in ends})
 
-
-def _set(states: dict[SwitchPort, bool]) -> None:
-    """Sets ends of cables up or down."""
-    for namespace in sorted({end.namespace for end in states}):
-        own = {end.interface: up for end, up in states.items() if end.namespace == namespace}
-        system.batch("ip", namespace, [f"link set {name} {'up' if up else 'down'}" for name, up in own.items()])
+    def set_ends(self, states: dict[SwitchPort, bool]) -> None:
+        """Sets ends of cables up or down. Raises `ToolError`."""
+        for namespace in sorted({end.namespace for end in states}):
+            lines = []
+            for end, up in states.items():
+                if end.namespace == namespace:
+                    lines.append(f"link set {end.interface} {'up' if up else 'down'}")
+                    if up and self._routed:
+                        lines += neighbour_lines(end, self._host_at.get(end.link))
+            system.batch("ip", namespace, lines)

@@ -234,7 +234,7 @@ class LabExecution:
         began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         faults, clock = run.cable_faults(), RunClock()
-        schedule = FaultSchedule(blueprint, faults)
+        schedule = FaultSchedule(blueprint, faults, self.routed)
         steps = LinkSteps(blueprint, self.step_s, self.stack.missing_header_bytes) if self.step_s else None
         with ExitStack() as while_running:
             parts: list[RunTask] = [schedule, *([steps] if steps else [])]

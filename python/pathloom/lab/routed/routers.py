@@ -15,7 +15,8 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint, Host, Switch, SwitchPort
 from pathloom.lab.hosts import HostStack, host_sysctls
-from pathloom.lab.routed import frr
+from pathloom.lab.routed import frr, srv6
+from pathloom.lab.routed.neighbours import neighbour_lines
 from pathloom.lab.routed.numbering import (
     HOSTS6,
     as_numbers,
@@ -104,8 +105,13 @@ class Routers:
             values = {**_FORWARDING, **_ROUTER}
             if has_hash_seed():
                 values[HASH_SEED] = str(switch.node + 1)
+            if srv6.is_possible():
+                values |= srv6.sysctls(port.interface for port in self.blueprint.ports_in(switch.namespace))
             system.inside(switch.namespace, partial(system.write_sysctls, values))
             system.batch("ip", switch.namespace, self._address_lines(switch), keep)
+            if srv6.is_possible():
+                lines = srv6.router_lines(self.blueprint.ports_in(switch.namespace), self._host_at)
+                system.batch("ip", switch.namespace, lines, keep)
 
         self._on_switches(one)
 
@@ -117,18 +123,16 @@ class Routers:
         for port in self.blueprint.ports_in(switch.namespace):
             name, link = port.interface, port.link
             own, own6 = link_address(link), link_address6(link)
+            _, end = self._host_at.get(link, (None, None))
             yield f"link set {name} address {mac_of_link(link)}"
-            if link in self._host_at:
-                _, end = self._host_at[link]
-                ends = ((f"{own} peer {end.address}/32", end.address), (f"{own6} peer {host6(end.address)}/128 nodad",
-                        str(host6(end.address))))  # fmt: skip
-                mac = end.mac
+            if end is not None:
+                yield f"address add {own} peer {end.address}/32 dev {name}"
+                yield f"address add {own6} peer {host6(end.address)}/128 nodad dev {name}"
             else:
-                ends = ((f"{own}/31", str(link_address(link ^ 1))), (f"{own6}/127 nodad", str(link_address6(link ^ 1))))
-                mac = mac_of_link(link ^ 1)
-            yield from (f"address add {text} dev {name}" for text, _ in ends)
+                yield f"address add {own}/31 dev {name}"
+                yield f"address add {own6}/127 nodad dev {name}"
             yield f"link set {name} {'up' if port.shape.up else 'down'}"
-            yield from (f"neighbour add {other} lladdr {mac} dev {name} nud permanent" for _, other in ends)
+            yield from neighbour_lines(port, end)
 
     def write_routes(self, fabric: Fabric, tables: Sequence[SwitchTables]) -> None:
         """Replaces the routes of every router by those of its scheme. Raises `PathloomError`, `ToolError`."""
@@ -298,8 +302,12 @@ def notes() -> list[str]:
 
 def host_sysctls_of(host: Host, stack: HostStack) -> dict[str, str]:
     """Returns the sysctls of a host in a lab of routers: IPv6 is on, without packets of its own."""
-    own = host_sysctls(host, stack)
+    own = host_sysctls(host, stack) | _segment_sysctls(host)
     return {**own, **_FORWARDING, "net.ipv6.conf.all.accept_ra": "0", "net.ipv6.conf.default.accept_ra": "0"}
+
+
+def _segment_sysctls(host: Host) -> dict[str, str]:
+    return srv6.sysctls(port.interface for port in host.ports) if srv6.is_possible() else {}
 
 
 def host_lines(host: Host) -> Iterator[str]:
@@ -313,6 +321,8 @@ def host_lines(host: Host) -> Iterator[str]:
         if port.shape.up:
             route = f"{HOSTS6} via {gateway6} dev {port.interface} onlink src {host6(port.address)}"
             yield f"route add {route} metric {100 + index}"
+    if srv6.is_possible():
+        yield from srv6.host_lines(host.ports)
 
 
 def _ip_counters() -> dict[str, int]:
