@@ -153,6 +153,8 @@ class Needs:
     selection: Literal["hash", "numbered", "round_robin"] | ShortestQueue = "hash"
     """How switches choose among the next hops of default routes: by a hash of five-tuple and entropy, by the entropy as
     the number of a path, one after another, or the shortest queue."""
+    selection_tier: Literal["all", "tor", "aggregation", "core"] = "all"
+    """The tier whose switches choose so; those of other tiers choose by hash."""
     ageing: Ageing | None = None
     """How hosts mark packets by age; None if they do not."""
 

@@ -65,6 +65,7 @@ NOTHING: dict[str, Any] = {"detection": "nothing"}
         ("letflow:gap=100us", Needs(**NOTHING, entropy=Flowlets(100_000))),
         ("presto:cell=20KB", Needs(**NOTHING, entropy=Cells(20_000), selection="numbered")),
         ("drill", Needs(**NOTHING, selection=ShortestQueue())),
+        ("drill:at=tor", Needs(**NOTHING, selection=ShortestQueue(), selection_tier="tor")),
         ("flowbender", Needs(**NOTHING, entropy=Rehash())),
         (
             "plb",
@@ -158,6 +159,7 @@ def test_ageing_serves_short_flows_first() -> None:
         (lambda: Needs(entropy=Rehash(marked_share=2)), "marked_share: expected a share of bytes, 0 to 1"),
         (lambda: Needs(entropy=Rehash(rounds=0)), "rounds: expected 1 or more"),
         (lambda: Needs(selection="best"), "selection: `best` is not one of hash, numbered, round_robin"),  # type: ignore[arg-type]
+        (lambda: Needs(selection_tier="spine"), "selection_tier: `spine` is not one of all, tor, aggregation, core"),  # type: ignore[arg-type]
         (lambda: Needs(selection=ShortestQueue(drawn=0)), "drawn: expected 1 or more"),
         (lambda: Needs(selection=ShortestQueue(drawn=300)), "drawn: OverflowError"),
         (lambda: Needs(ageing=Ageing(0)), "first_bytes: expected 1 or more"),

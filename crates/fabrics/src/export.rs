@@ -2,7 +2,7 @@
 //! fabric, even after networkx has rewritten them.
 
 use super::graph::PATHLOOM_MARK;
-use pathloom_model::{Fabric, LinkId, Node, Tier};
+use pathloom_model::{Fabric, LinkId, Node};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -105,14 +105,8 @@ pub fn to_graphml(fabric: &Fabric) -> String {
 }
 
 fn node_attributes(node: &Node) -> Map<String, Value> {
-    let tier = match node.tier {
-        Tier::Host => "host",
-        Tier::Tor => "tor",
-        Tier::Aggregation => "aggregation",
-        Tier::Core => "core",
-    };
     let mut object = Map::new();
-    object.insert("tier".into(), json!(tier));
+    object.insert("tier".into(), json!(node.tier.name()));
     if let Some(pod) = node.pod {
         object.insert("pod".into(), json!(pod));
     }

@@ -20,6 +20,18 @@ pub enum Tier {
     Core,
 }
 
+impl Tier {
+    /// Its name in specifications, files and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Host => "host",
+            Tier::Tor => "tor",
+            Tier::Aggregation => "aggregation",
+            Tier::Core => "core",
+        }
+    }
+}
+
 /// A host or a switch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Node {

@@ -6,7 +6,7 @@ use pathloom_fabrics::{
     fabric_file, fabric_from_file_text, fabric_from_spec, round_trip_ps, to_graphml, to_node_link_json, FabricSummary,
 };
 use pathloom_model::spec::nearest;
-use pathloom_model::{Attachment, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier};
+use pathloom_model::{Attachment, LinkId, LinkState, NodeId, PathSelection, PathSet};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Fabric {
         for node in self.fabric.nodes() {
             let row = PyDict::new(py);
             row.set_item("name", &node.name)?;
-            row.set_item("tier", tier_name(node.tier))?;
+            row.set_item("tier", node.tier.name())?;
             row.set_item("pod", node.pod)?;
             row.set_item("position", node.position)?;
             rows.append(row)?;
@@ -152,14 +152,5 @@ pub fn path_selection(how: &str, limit: usize) -> Result<PathSelection, Error> {
         ("k-edge-disjoint", _) => Ok(PathSelection::EdgeDisjoint(limit)),
         (_, Some(hops)) => Ok(PathSelection::SimpleUpTo(hops)),
         _ => Err(Error::PathChoice(how.to_owned())),
-    }
-}
-
-pub fn tier_name(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Host => "host",
-        Tier::Tor => "tor",
-        Tier::Aggregation => "aggregation",
-        Tier::Core => "core",
     }
 }

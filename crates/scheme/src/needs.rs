@@ -2,7 +2,7 @@
 
 use crate::ageing::Ageing;
 use crate::rehash::Rehash;
-use pathloom_model::Nanos;
+use pathloom_model::{Nanos, Tier};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 
@@ -207,6 +207,9 @@ pub struct Needs {
     /// How switches choose where default routes spread flows.
     #[serde(default, skip_serializing_if = "Selection::is_default")]
     pub selection: Selection,
+    /// The tier whose switches choose so, if not all do. The others choose by a hash of the five-tuple.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection_tier: Option<Tier>,
     /// How hosts mark packets by the age of their message; `None` if they do not. Ports of switches then have at least as
     /// many queues as there are levels. Only the simulator has such hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,6 +230,7 @@ impl Needs {
         link_loads_every: None,
         entropy: Entropy::Flow,
         selection: Selection::Hash,
+        selection_tier: None,
         ageing: None,
     };
 

@@ -1,14 +1,15 @@
 //! A central policy that sets default routes and leaves every flow on them.
 
+use crate::next_hop_choice::NextHopChoice;
 use pathloom_model::Nanos;
-use pathloom_scheme::{Action, DefaultRoutes, Entropy, Event, Needs, Scheme, Selection, View};
+use pathloom_scheme::{Action, DefaultRoutes, Entropy, Event, Needs, Scheme, View};
 
 /// Sets these default routes and nothing else.
 pub(crate) struct DefaultsOnly {
     pub(crate) name: &'static str,
     pub(crate) routes: DefaultRoutes,
     pub(crate) entropy: Entropy,
-    pub(crate) selection: Selection,
+    pub(crate) choice: NextHopChoice,
     /// Time between two readings of the port counters, which applications see; `None` for never.
     pub(crate) link_loads_every: Option<Nanos>,
 }
@@ -16,8 +17,7 @@ pub(crate) struct DefaultsOnly {
 impl DefaultsOnly {
     /// The same routes for all packets of a flow.
     pub(crate) fn by_flow(name: &'static str, routes: DefaultRoutes) -> DefaultsOnly {
-        let (entropy, selection) = (Entropy::Flow, Selection::Hash);
-        DefaultsOnly { name, routes, entropy, selection, link_loads_every: None }
+        DefaultsOnly { name, routes, entropy: Entropy::Flow, choice: NextHopChoice::default(), link_loads_every: None }
     }
 }
 
@@ -27,8 +27,8 @@ impl Scheme for DefaultsOnly {
     }
 
     fn needs(&self) -> Needs {
-        let &DefaultsOnly { entropy, selection, link_loads_every, .. } = self;
-        Needs { entropy, selection, link_loads_every, ..Needs::NOTHING }
+        let &DefaultsOnly { entropy, choice, link_loads_every, .. } = self;
+        choice.in_needs(Needs { entropy, link_loads_every, ..Needs::NOTHING })
     }
 
     fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {

@@ -1,6 +1,7 @@
 //! drill: each switch sends each packet to the shortest queue among a few of its equal next hops.
 
 use crate::entry::{Entry, EntryInfo, Parts};
+use crate::next_hop_choice::{NextHopChoice, AT_KEY, DRILL};
 use crate::sprayed;
 use pathloom_scheme::{Entropy, Selection};
 
@@ -16,12 +17,13 @@ pub(crate) const ENTRY: Entry = Entry {
         keys: &[
             ("d", "2", "next hops that a switch draws at random for each packet; all if there are fewer"),
             ("m", "1", "next hops that it considers as well: those with the shortest queues the last time"),
+            AT_KEY,
         ],
     },
     read: |spec| {
-        let drawn = spec.count("d", 1, MOST)?.unwrap_or(2) as u8;
-        let remembered = spec.count("m", 0, MOST)?.unwrap_or(1) as u8;
-        let selection = Selection::ShortestQueue { drawn, remembered };
-        Ok(Parts { transport: sprayed::tolerant_tcp(), ..sprayed::parts(NAME, Entropy::Flow, selection) })
+        let drawn = spec.count("d", 1, MOST)?.map_or(DRILL[0], |count| count as u8);
+        let remembered = spec.count("m", 0, MOST)?.map_or(DRILL[1], |count| count as u8);
+        let choice = NextHopChoice::at(spec, Selection::ShortestQueue { drawn, remembered })?;
+        Ok(Parts { transport: choice.transport(), ..sprayed::parts_at(NAME, Entropy::Flow, choice) })
     },
 };

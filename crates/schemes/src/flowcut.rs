@@ -4,6 +4,7 @@
 //! equal. Hosts run plain TCP: its packets arrive in the order in which they were sent.
 
 use crate::entry::{Entry, EntryInfo};
+use crate::next_hop_choice::{NextHopChoice, AT_KEY};
 use crate::sprayed;
 use pathloom_scheme::{Entropy, Selection};
 
@@ -14,7 +15,7 @@ pub(crate) const ENTRY: Entry = Entry {
         name: NAME,
         summary: "a flow takes the next hop with the shortest queue whenever nothing of it is under way; only in the simulator",
         paper: "Bonato et al. 2025, Flowcut Switching: High-Performance Adaptive Routing With In-Order Delivery Guarantees (ToN)",
-        keys: &[],
+        keys: &[AT_KEY],
     },
-    read: |_| Ok(sprayed::parts(NAME, Entropy::Flow, Selection::Flowcut)),
+    read: |spec| Ok(sprayed::parts_at(NAME, Entropy::Flow, NextHopChoice::at(spec, Selection::Flowcut)?)),
 };

@@ -28,6 +28,7 @@ mod loom;
 mod mixed;
 mod mptcp;
 mod mptcp_aware;
+mod next_hop_choice;
 mod oblivious;
 mod ofpt;
 mod parallel_tcp;

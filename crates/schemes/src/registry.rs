@@ -135,16 +135,16 @@ impl SchemeSpec {
     /// The scheme has none, or only simulated switches and hosts run it: it sends the packets of one flow over several paths. The
     /// message names the scheme.
     pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
-        let name = self.name;
+        let label = &self.label;
         let central = self.central(seed).ok_or_else(|| {
             format!(
-                "{name} has no central part: its switches find their paths themselves, so there is nothing to control"
+                "{label} has no central part: its switches find their paths themselves, so there is nothing to control"
             )
         })?;
         match central.needs().takes_several_paths() || self.transport.uec().is_some() {
             false => Ok(central),
             true => Err(format!(
-                "{name} sends the packets of one flow over several paths, but rules of OpenFlow switches hash only \
+                "{label} sends the packets of one flow over several paths, but rules of OpenFlow switches hash only \
                  five-tuples, so it runs only in the simulator; use ecmp or mptcp"
             )),
         }

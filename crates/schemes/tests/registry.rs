@@ -1,5 +1,7 @@
 //! The registry: every scheme can be created, and errors name the problem.
 
+use pathloom_model::Tier;
+use pathloom_scheme::Needs;
 use pathloom_schemes::{names, parse, Registry, SchemeSpec};
 use pathloom_switching::deployment::Mark;
 use proptest::prelude::*;
@@ -60,11 +62,35 @@ fn live_controllers_refuse_schemes_of_switch_programs_and_of_sprayed_packets() {
         "hula",
         "flowcut",
         "loom",
+        "ofpt:defaults=drill",
+        "hedera:defaults=flowcut,at=tor",
     ] {
         let Err(refused) = parse(name).unwrap().require_central(1) else { panic!("{name} is accepted") };
         assert!(refused.ends_with("use ecmp or mptcp"), "{refused}");
     }
     assert!(["tcp-path", "tfe", "arp-path"].iter().all(|name| parse(name).unwrap().deployment().is_some()));
+}
+
+#[test]
+fn balancers_of_default_routes_say_where_they_can_be() {
+    let needs = |text: &str| parse(text).unwrap().central(1).unwrap().needs();
+    for scheme in ["hedera", "hedera-sa", "ofpt", "lessor"] {
+        let plain = needs(scheme);
+        let balanced = needs(&format!("{scheme}:defaults=drill,at=core"));
+        assert_eq!(balanced, Needs { selection: needs("drill").selection, selection_tier: Some(Tier::Core), ..plain });
+        assert_eq!(
+            parse(&format!("{scheme}:defaults=drill")).unwrap().transport(),
+            parse("drill").unwrap().transport()
+        );
+        assert_eq!(parse(&format!("{scheme}:defaults=hula")).unwrap().transport(), parse(scheme).unwrap().transport());
+    }
+    let refused = |text: &str| parse(text).unwrap_err().to_string();
+    assert!(refused("ofpt:at=tor").ends_with("at= says which switches choose by queues; add defaults=drill or omit it"));
+    for text in ["ofpt:defaults=conga,at=tor", "hedera:defaults=hula,at=core"] {
+        assert!(refused(text).ends_with("conga and hula need all switches for their feedback or probes; omit at="));
+    }
+    assert!(refused("drill:at=spine").contains("is not one of all, tor, aggregation, core"));
+    assert!(refused("hedera:defaults=rps").contains("is not one of ecmp, drill, conga, hula, flowcut"));
 }
 
 #[test]

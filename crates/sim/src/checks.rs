@@ -56,6 +56,7 @@ pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> 
     if settings.programs.is_some() && !settings.transport.settings().handshake {
         return Err(SimError::NoHandshake);
     }
+    check_tier(settings)?;
     let ports = settings.fabric.ports();
     if (ports.red.is_some() || ports.ecn.is_some()) && settings.transport.settings().mark_packets.is_some() {
         return Err(SimError::ConflictingMarking);
@@ -64,6 +65,15 @@ pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> 
         return Err(SimError::AgesNeedPriorities);
     }
     Ok(())
+}
+
+/// Checks that the fabric has switches of the tier that chooses next hops.
+fn check_tier(settings: &SimSettings) -> Result<(), SimError> {
+    let tier = settings.central.as_ref().and_then(|scheme| scheme.needs().selection_tier);
+    match tier.filter(|&tier| settings.fabric.nodes().iter().all(|node| node.tier != tier)) {
+        Some(tier) => Err(SimError::NoSwitchOfTier(tier.name())),
+        None => Ok(()),
+    }
 }
 
 /// Checks that neither the scheme nor its programs need TCP connections.

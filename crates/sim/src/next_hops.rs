@@ -109,13 +109,16 @@ pub(crate) struct SetRef {
 #[derive(Default)]
 pub(crate) struct Sets {
     selection: Selection,
+    /// By node: whether a switch chooses so. Others choose by hash.
+    chooses: Vec<bool>,
     seed: u64,
     by_switch: Vec<Vec<Set>>,
 }
 
 impl Sets {
-    pub(crate) fn new(selection: Selection, seed: u64, nodes: usize) -> Sets {
-        Sets { selection, seed, by_switch: vec![Vec::new(); nodes] }
+    /// No sets yet. `chooses` says for each node whether it chooses by this selection; others choose by hash.
+    pub(crate) fn new(selection: Selection, chooses: Vec<bool>, seed: u64) -> Sets {
+        Sets { selection, seed, by_switch: vec![Vec::new(); chooses.len()], chooses }
     }
 
     /// The number of a set of next hops, if it is one of the first [`MOST_SETS`] of the switch. `usual` is the place of the
@@ -126,6 +129,7 @@ impl Sets {
         let number = known.unwrap_or(sets.len());
         if known.is_none() && number < MOST_SETS {
             let policy = match self.selection {
+                _ if !self.chooses[switch.index()] => Policy::Hash,
                 // Balancers choose outside the sets.
                 Selection::Hash | Selection::Conga { .. } | Selection::Hula { .. } | Selection::Flowcut => Policy::Hash,
                 Selection::Numbered => Policy::Numbered,
@@ -188,7 +192,7 @@ impl Sets {
             false => Vec::new(),
         };
         let by_switch = self.by_switch.iter_mut().enumerate().map(take).collect();
-        Sets { selection: self.selection, seed: self.seed, by_switch }
+        Sets { selection: self.selection, chooses: self.chooses.clone(), seed: self.seed, by_switch }
     }
 
     /// Takes back the sets of a part. A switch is in one part, so the others have no set of it.

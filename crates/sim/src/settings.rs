@@ -204,6 +204,9 @@ pub enum SimError {
         /// Index of the transfer.
         flow: usize,
     },
+    /// Only switches of a tier choose next hops, and the fabric has none of them.
+    #[error("the switches of the scheme that choose next hops are of tier {0}, but this fabric has none; omit at=")]
+    NoSwitchOfTier(&'static str),
     /// Two settings determine when ports mark.
     #[error(
         "red= or ecn= of the fabric and mark= of the transport both set when ports mark; give one of them (queues= can \

@@ -131,7 +131,7 @@ impl<T: Tap> Simulation<T> {
             network.forget_decisions();
             network.links.carried_bytes = Some(vec![0.0; fabric.links().len()]);
         } else if needs.takes_several_paths() || hosts.acknowledge_packets() {
-            network.expect_several_paths(needs.selection, seed);
+            network.expect_several_paths(needs.selection, needs.selection_tier, seed);
         }
         if skip.is_some() {
             network.note_changes();

@@ -33,5 +33,6 @@ mod standing_connections;
 mod streams;
 mod swift;
 mod switch_programs;
+mod tiers;
 mod transports;
 mod under_way;

@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::Json;
 use futures_util::stream;
 use pathloom_control::link_name;
-use pathloom_model::{Fabric, Tier};
+use pathloom_model::Fabric;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -59,12 +59,7 @@ impl FabricRow {
     fn new(fabric: &Fabric) -> FabricRow {
         let node = |node: &pathloom_model::Node| NodeRow {
             name: node.name.clone(),
-            tier: match node.tier {
-                Tier::Host => "host",
-                Tier::Tor => "tor",
-                Tier::Aggregation => "aggregation",
-                Tier::Core => "core",
-            },
+            tier: node.tier.name(),
             pod: node.pod,
             position: node.position,
         };

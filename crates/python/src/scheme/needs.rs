@@ -1,7 +1,7 @@
 //! Needs of a scheme in Python, read and checked.
 
 use super::fields::{choice, field, text_of};
-use pathloom_model::{Nanos, MOST_QUEUES};
+use pathloom_model::{Nanos, Tier, MOST_QUEUES};
 use pathloom_scheme::{Ageing, Detection, Entropy, Migration, Needs, Rehash, RuleSharing, Selection};
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
@@ -10,6 +10,9 @@ use std::num::NonZeroU16;
 
 const MIGRATIONS: [(&str, Migration); 2] = [("tagged", Migration::Tagged), ("sfmm", Migration::Sfmm)];
 const SHARINGS: [(&str, RuleSharing); 2] = [("per_flow", RuleSharing::PerFlow), ("per_path", RuleSharing::PerPath)];
+
+const TIERS: [(&str, Option<Tier>); 4] =
+    [("all", None), ("tor", Some(Tier::Tor)), ("aggregation", Some(Tier::Aggregation)), ("core", Some(Tier::Core))];
 
 /// Needs of the object. Without a method `needs`, they are long flows by their label.
 pub fn needs_of(object: &Bound<'_, PyAny>) -> PyResult<Needs> {
@@ -58,6 +61,7 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
         link_loads_every: link_loads_every.map(Nanos),
         entropy: entropy_of(given)?,
         selection: selection_of(given)?,
+        selection_tier: choice(given, "selection_tier", &TIERS)?,
         ageing: field::<Option<Bound<'_, PyAny>>>(given, "ageing")?.map(|ageing| ageing_of(&ageing)).transpose()?,
     };
     Ok(needs)

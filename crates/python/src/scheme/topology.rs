@@ -1,6 +1,5 @@
 //! Nodes and links as Python objects, created once for all views of a run.
 
-use crate::fabric::tier_name;
 use pathloom_model::{Fabric, LinkId, NodeId};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -71,7 +70,7 @@ impl Topology {
     pub fn nodes<'py>(&self, py: Python<'py>, fabric: &Fabric) -> PyResult<Bound<'py, PyTuple>> {
         let made = || {
             let nodes = fabric.nodes().iter().zip(0..).map(|(node, id)| {
-                Bound::new(py, Node { id, name: node.name.clone(), tier: tier_name(node.tier), pod: node.pod })
+                Bound::new(py, Node { id, name: node.name.clone(), tier: node.tier.name(), pod: node.pod })
             });
             PyTuple::new(py, nodes.collect::<PyResult<Vec<_>>>()?).map(Bound::unbind)
         };

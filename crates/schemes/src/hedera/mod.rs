@@ -11,6 +11,7 @@ mod placing;
 use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{self, pack, unpack};
+use crate::next_hop_choice::{NextHopChoice, AT_KEY};
 use crate::solver_work::SolverWork;
 use job::{Answer, Job};
 use pathloom_model::spec::{Spec, SpecError};
@@ -30,6 +31,12 @@ pub(crate) const ITERATIONS_KEY: KeyInfo =
     ("iterations", "10000", "neighbours that Simulated Annealing tries per round");
 pub(crate) const COOLING_KEY: KeyInfo =
     ("cooling", "1000", "the paper's c over the first temperature: 0.5 for 16 hosts, 1000 for large fabrics");
+pub(crate) const DEFAULTS_KEY: KeyInfo = (
+    "defaults",
+    "ecmp",
+    "ecmp (switches hash five-tuples), or drill, conga, hula or flowcut with its usual settings (only in the simulator), how \
+     other flows are routed",
+);
 const PLACEMENT_KEY: KeyInfo = ("placement", "gff", "gff (Global First Fit) or sa (Simulated Annealing)");
 
 pub(crate) const ENTRY: Entry = Entry {
@@ -37,7 +44,7 @@ pub(crate) const ENTRY: Entry = Entry {
         name: NAME,
         summary: "ecmp, and every 5 s elephants get the first path with room for their natural demand",
         paper: PAPER,
-        keys: &[ELEPHANT_KEY, PERIOD_KEY, PLACEMENT_KEY, ITERATIONS_KEY, COOLING_KEY],
+        keys: &[ELEPHANT_KEY, PERIOD_KEY, PLACEMENT_KEY, ITERATIONS_KEY, COOLING_KEY, DEFAULTS_KEY, AT_KEY],
     },
     read: |spec| {
         let annealed = spec.choice("placement", &[("gff", false), ("sa", true)])?.unwrap_or(false);
@@ -48,7 +55,7 @@ pub(crate) const ENTRY: Entry = Entry {
         }
         let annealing = annealed.then(|| read_annealing(spec)).transpose()?;
         let settings = Settings { annealing, ..read_detection(spec)? };
-        Ok(Parts::central(move |seed| scheme(NAME, settings, seed)))
+        Ok(parts(NAME, settings))
     },
 };
 
@@ -56,7 +63,8 @@ pub(crate) const ENTRY: Entry = Entry {
 pub(crate) fn read_detection(spec: &Spec) -> Result<Settings, SpecError> {
     let nic_share = spec.number("elephant", 0.0, 1.0)?.unwrap_or(0.1);
     let period = crate::router::read_period(spec, "period")?.unwrap_or(Nanos::from_secs(5));
-    Ok(Settings { nic_share, period, annealing: None })
+    let ((), choice) = NextHopChoice::read(spec, &[("ecmp", ())])?;
+    Ok(Settings { nic_share, period, annealing: None, choice })
 }
 
 /// The settings of Simulated Annealing.
@@ -74,6 +82,8 @@ pub(crate) struct Settings {
     pub period: Nanos,
     /// Settings of Simulated Annealing; `None` for Global First Fit.
     pub annealing: Option<Annealing>,
+    /// How switches choose for flows that are no elephants.
+    pub choice: NextHopChoice,
 }
 
 /// Settings of Simulated Annealing. See [`pathloom_allocation::placement::AnnealingSettings`].
@@ -83,8 +93,14 @@ pub(crate) struct Annealing {
     pub cooling: f64,
 }
 
+/// The scheme called `name`.
+pub(crate) fn parts(name: &'static str, settings: Settings) -> Parts {
+    let transport = settings.choice.transport();
+    Parts { transport, ..Parts::central(move |seed| scheme(name, settings, seed)) }
+}
+
 /// Creates a central policy called `name`.
-pub(crate) fn scheme(name: &'static str, settings: Settings, seed: u64) -> Box<dyn Scheme> {
+fn scheme(name: &'static str, settings: Settings, seed: u64) -> Box<dyn Scheme> {
     Box::new(Hedera { name, settings, seed, memory: Memory::default(), solving: None, stale: false })
 }
 
@@ -123,11 +139,11 @@ impl Scheme for Hedera {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
+        self.settings.choice.in_needs(Needs {
             detection: Detection::Measured { nic_share: self.settings.nic_share },
             poll_period: Some(self.settings.period),
             ..Needs::NOTHING
-        }
+        })
     }
 
     fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {

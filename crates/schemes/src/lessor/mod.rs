@@ -13,6 +13,7 @@ mod prediction;
 
 use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::state;
+use crate::next_hop_choice::AT_KEY;
 use crate::placements::{access, most_wanted_bps};
 use crate::router::{self, Router, RouterSettings};
 use pathloom_model::spec::{Spec, SpecError};
@@ -48,6 +49,7 @@ pub(crate) const ENTRY: Entry = Entry {
             ALPHA_KEY,
             router::SIZES_KEY,
             router::DEFAULTS_KEY,
+            AT_KEY,
             router::ACKS_KEY,
             router::DETECT_KEY,
             router::EPSILON_KEY,
@@ -59,7 +61,8 @@ pub(crate) const ENTRY: Entry = Entry {
     },
     read: |spec| {
         let (settings, period) = (Settings::read(spec)?, read_period(spec)?);
-        Ok(Parts::central(move |seed| Box::new(Lessor::new(settings, period, seed))))
+        let transport = settings.router.choice.transport();
+        Ok(Parts { transport, ..Parts::central(move |seed| Box::new(Lessor::new(settings, period, seed))) })
     },
 };
 
@@ -129,11 +132,11 @@ impl Scheme for Lessor {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
+        self.settings.router.choice.in_needs(Needs {
             detection: self.settings.detection,
             both_directions: self.settings.router.both_directions,
             ..Needs::NOTHING
-        }
+        })
     }
 
     #[expect(clippy::collapsible_match, reason = "match guards must have no side effects")]

@@ -17,6 +17,7 @@ mod sharing;
 
 use crate::entry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::helpers::state;
+use crate::next_hop_choice::AT_KEY;
 use crate::placements::{access, most_wanted_bps};
 use crate::router::{self, Router, RouterSettings};
 use dispatch::{DispatchSettings, Dispatcher};
@@ -80,6 +81,7 @@ pub(crate) const ENTRY: Entry = Entry {
             MIGRATION_KEY,
             RULES_KEY,
             router::DEFAULTS_KEY,
+            AT_KEY,
             router::ACKS_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
@@ -90,7 +92,8 @@ pub(crate) const ENTRY: Entry = Entry {
     },
     read: |spec| {
         let settings = Settings::read(spec)?;
-        Ok(Parts::central(move |seed| Box::new(Ofpt::new(settings, seed))))
+        let transport = settings.router.choice.transport();
+        Ok(Parts { transport, ..Parts::central(move |seed| Box::new(Ofpt::new(settings, seed))) })
     },
 };
 
@@ -171,7 +174,7 @@ impl Scheme for Ofpt {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
+        self.settings.router.choice.in_needs(Needs {
             detection: self.settings.detection,
             poll_period: Some(self.settings.period),
             migration: self.settings.migration,
@@ -179,7 +182,7 @@ impl Scheme for Ofpt {
             paces: self.settings.dispatch.headroom.is_some(),
             both_directions: self.settings.router.both_directions,
             ..Needs::NOTHING
-        }
+        })
     }
 
     #[expect(clippy::collapsible_match, reason = "match guards must have no side effects")]

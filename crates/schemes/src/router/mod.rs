@@ -12,6 +12,7 @@ mod order_tests;
 use crate::entry::KeyInfo;
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{pack, unpack};
+use crate::next_hop_choice::NextHopChoice;
 use crate::placements::{is_only_way, Placements};
 use crate::remaining::remaining_time;
 use crate::solver_work::SolverWork;
@@ -45,8 +46,9 @@ pub(crate) const SIZES_KEY: KeyInfo = (
 pub(crate) const DEFAULTS_KEY: KeyInfo = (
     "defaults",
     "ecmp",
-    "ecmp (switches hash five-tuples over all shortest paths) or per-host (OFPT §4.3: the hosts of a rack use the \
-     spines in turn), how flows without a path of their own are routed",
+    "ecmp (switches hash five-tuples over all shortest paths), per-host (OFPT §4.3: the hosts of a rack use the spines in \
+     turn), or drill, conga, hula or flowcut with its usual settings (only in the simulator), how flows without a path of \
+     their own are routed",
 );
 
 pub(crate) const ACKS_KEY: KeyInfo = (
@@ -97,6 +99,8 @@ pub(crate) fn read_period(spec: &Spec, key: &'static str) -> Result<Option<Nanos
 pub(crate) struct RouterSettings {
     /// The default routes, for short flows, and for long ones until they have a path.
     pub defaults: DefaultRoutes,
+    /// How switches choose among the next hops of default routes.
+    pub choice: NextHopChoice,
     /// Whether the other direction of a connection takes the path of its flow.
     pub both_directions: bool,
     pub epsilon: f64,
@@ -109,14 +113,15 @@ pub(crate) struct RouterSettings {
 impl RouterSettings {
     pub(crate) fn read(spec: &Spec) -> Result<RouterSettings, SpecError> {
         let epsilon = spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05);
-        let defaults =
-            spec.choice("defaults", &[("ecmp", DefaultRoutes::Ecmp), ("per-host", DefaultRoutes::PerHost)])?;
+        // With per-host routes, all flows to one destination take the same uplinks, so the flows of an incast meet
+        // long before its last link.
+        let hashed = [("ecmp", DefaultRoutes::Ecmp), ("per-host", DefaultRoutes::PerHost)];
+        let (defaults, choice) = NextHopChoice::read(spec, &hashed)?;
         let both_directions = spec.choice("acks", &[("path", true), ("default", false)])?;
         Ok(RouterSettings {
             both_directions: both_directions.unwrap_or(true),
-            // With per-host routes, all flows to one destination take the same uplinks, so the flows of an incast meet
-            // long before its last link.
-            defaults: defaults.unwrap_or(DefaultRoutes::Ecmp),
+            defaults,
+            choice,
             epsilon,
             rounding: fractional::read(spec, epsilon)?,
             gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.02),

@@ -32,7 +32,7 @@ struct Balanced {
 pub(super) struct Balancers {
     selection: Selection,
     seed: u64,
-    /// By node; `None` for hosts.
+    /// By node; `None` for hosts, and for switches without a balancer.
     switches: Vec<Option<Balanced>>,
     /// By node: the number of a switch with hosts, whatever its tier.
     tor_numbers: Vec<Option<u32>>,
@@ -47,8 +47,8 @@ pub(super) struct Balancers {
 }
 
 impl Balancers {
-    /// The balancers for this selection, if it has any.
-    pub(super) fn new(fabric: &Fabric, selection: Selection, seed: u64) -> Option<Balancers> {
+    /// The balancers for this selection, if it has any. `chooses` says which nodes have one.
+    pub(super) fn new(fabric: &Fabric, selection: Selection, chooses: &[bool], seed: u64) -> Option<Balancers> {
         if !selection.has_balancer() {
             return None;
         }
@@ -73,7 +73,8 @@ impl Balancers {
             probes_received: 0,
         };
         let nodes = (0..fabric.nodes().len() as u32).map(NodeId);
-        balancers.switches = nodes.map(|node| balancers.make(fabric, node, Nanos::ZERO)).collect();
+        balancers.switches =
+            nodes.map(|node| balancers.make(fabric, node, Nanos::ZERO).filter(|_| chooses[node.index()])).collect();
         Some(balancers)
     }
 
@@ -106,7 +107,9 @@ impl Balancers {
 
     /// A switch has lost power, and its balancer with it.
     pub(super) fn restart(&mut self, fabric: &Fabric, node: NodeId, now: Ps) {
-        self.switches[node.index()] = self.make(fabric, node, to_nanos(now));
+        if self.switches[node.index()].is_some() {
+            self.switches[node.index()] = self.make(fabric, node, to_nanos(now));
+        }
     }
 
     /// Notes the ToRs of a subflow whose data have these headers.

@@ -13,16 +13,19 @@ use crate::packet::{Packet, TagBits};
 use crate::port::NOWHERE;
 use crate::tap::Tap;
 use crate::time::Ps;
-use pathloom_model::{FiveTuple, NodeId, PortNo};
+use pathloom_model::{FiveTuple, NodeId, PortNo, Tier};
 use pathloom_scheme::Selection;
 use pathloom_switching::Decision;
 
 impl<T: Tap> Network<T> {
-    /// Packets of a flow will take several paths. To be called before the first packet.
-    pub(crate) fn expect_several_paths(&mut self, selection: Selection, seed: u64) {
+    /// Packets of a flow will take several paths. Switches of this tier choose among them, or all do. To be called before the
+    /// first packet.
+    pub(crate) fn expect_several_paths(&mut self, selection: Selection, tier: Option<Tier>, seed: u64) {
         self.sprays = true;
-        self.sets = Sets::new(selection, seed, self.switches.nodes.len());
-        self.balancers = Balancers::new(&self.fabric, selection, seed).map(Box::new);
+        let chooses: Vec<bool> =
+            self.fabric.nodes().iter().map(|node| tier.is_none_or(|tier| node.tier == tier)).collect();
+        self.balancers = Balancers::new(&self.fabric, selection, &chooses, seed).map(Box::new);
+        self.sets = Sets::new(selection, chooses, seed);
         if self.balancers.is_some() {
             self.links.take_slow_path(|link| !link.to_host());
         }
@@ -82,7 +85,8 @@ impl<T: Tap> Network<T> {
         five_tuple: &FiveTuple,
         decision: &Decision,
     ) -> Option<(SetRef, u32)> {
-        let emission = decision.single()?;
+        // A copy for the controller, or a meter, changes nothing about where the packet goes.
+        let [emission] = decision.emissions[..] else { return None };
         let Node::Rules(rules) = &self.switches.nodes[switch.index()] else { return None };
         let link = |(port, weight)| Some((self.fabric.out_link(switch, port)?.0, weight));
         let links: Vec<(u32, u16)> = rules.equal_ports(in_port, decision).into_iter().filter_map(link).collect();
