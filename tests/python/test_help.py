@@ -133,5 +133,15 @@ def test_make_help_shows_every_target() -> None:
 
 
 @pytest.mark.parametrize("path", OWN)
+def test_every_value_has_a_name_and_bounds_are_in_words(path: str) -> None:
+    command = OWN[path]
+    text = help_of(path, command, 100)
+    assert not re.search(r"<=x|x>=|<\w+( range)?>|\.{4}", text), text
+    for param in command.params:
+        if param.param_type_name == "option" and not param.is_flag and not param.hidden and param.help:
+            assert any(re.search(rf"{name} \S", text) for name in param.opts), param.opts
+
+
+@pytest.mark.parametrize("path", OWN)
 def test_defaults_have_one_pair_of_brackets(path: str) -> None:
     assert "default: (" not in " ".join(help_of(path, OWN[path], 100).split())

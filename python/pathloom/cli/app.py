@@ -27,7 +27,7 @@ from pathloom.cli import (
 )
 from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.exits import EXIT_BAD_INPUT, EXIT_ERROR, EXIT_INTERRUPTED
-from pathloom.cli.help import App
+from pathloom.cli.help import App, first_sentence
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import SchemeError, ToolError, bad_input
 
@@ -127,7 +127,7 @@ def _refusal(error: TyperException) -> str:
     """Returns what is wrong with an argument. A library checks numbers; its messages are replaced."""
     param, problems = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
     if param is None or problems is None:
-        return error.format_message().removesuffix(".")
+        return error.format_message().removesuffix(".") + _way_out(error)
     first = problems()[0]
     bounds = first.get("ctx", {})
     if "error" in bounds:
@@ -139,6 +139,18 @@ def _refusal(error: TyperException) -> str:
     }.get(first["type"], "a whole number")
     name = param.get_error_hint().strip("'")
     return f"{name} `{first['input']}`: expected {expected}"
+
+
+def _way_out(error: TyperException) -> str:
+    """What was expected: the help of a missing argument, or the known commands of a group."""
+    param, command = getattr(error, "param", None), getattr(getattr(error, "ctx", None), "command", None)
+    text = error.format_message()
+    if param is not None and text.startswith("Missing") and getattr(param, "help", None):
+        return f": {first_sentence(param.help).removesuffix('.')}"
+    known = [name for name, one in getattr(command, "commands", {}).items() if not one.hidden]
+    if text.startswith("No such command") and "Did you mean" not in text and known:
+        return f" (known: {', '.join(known)})"
+    return ""
 
 
 def _check_text(arguments: list[str]) -> None:

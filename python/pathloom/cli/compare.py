@@ -59,7 +59,7 @@ def compare(
     Example: pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic web-search:load=0.4
     --schemes spt,ecmp,hedera --duration 60s --runs 3 --out results/
     """
-    outputs = Outputs(out, json, plot_kinds(plots), resume)
+    outputs = Outputs.of(out, json, plots, resume)
     workers = Workers(job_count(jobs), cluster, thread_count(threads))
     return carry_out("compare", settings_of(given, spec), RunFiles(), workers, outputs)
 
@@ -116,7 +116,7 @@ def run(
         raise bad_input("--resume: a run that is taken from an earlier call writes no --pcap and no --event-log")
     if run_files != RunFiles() and cluster is not None:
         raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
-    outputs = Outputs(out, json, plot_kinds(plots), resume)
+    outputs = Outputs.of(out, json, plots, resume)
     workers = Workers(job_count(jobs), cluster, thread_count(threads))
     return carry_out("run", settings, run_files, workers, outputs)
 
@@ -175,6 +175,14 @@ class Outputs:
     kinds: Sequence[str]
     """Kinds of plots."""
     resume: bool
+
+    @classmethod
+    def of(cls, out: Path | None, json: str | None, plots: str | None, resume: bool) -> Outputs:
+        """Outputs by the options. Raises `PathloomError` on kinds of plots that are unknown or have no folder."""
+        kinds = plot_kinds(plots)
+        if plots is not None and out is None:
+            raise bad_input("--plots: plots are written into the folder of --out; name one")
+        return cls(out, json, kinds, resume)
 
     def check(self, settings: Settings) -> None:
         """Raises `PathloomError` if the result could not be written."""

@@ -9,6 +9,7 @@ import typer
 
 from pathloom.cli import console
 from pathloom.cli.options import JsonOption
+from pathloom.experiments.settings.setting import OUTPUT
 
 if TYPE_CHECKING:
     from pathloom.experiments.results.diff import Diff
@@ -20,8 +21,14 @@ WHAT = "A results folder, a .csv file with the columns flow, start, end, bytes (
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help=WHAT)],
     b: Annotated[Path, typer.Argument(metavar="B", help="The same.")],
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the table as CSV.")] = None,
-    latex: Annotated[Path | None, typer.Option("--latex", metavar="FILE", help="Write the table as LaTeX.")] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Write the table as CSV.", rich_help_panel=OUTPUT),
+    ] = None,
+    latex: Annotated[
+        Path | None,
+        typer.Option("--latex", metavar="FILE", help="Write the table as LaTeX.", rich_help_panel=OUTPUT),
+    ] = None,
     json: JsonOption = None,
 ) -> int:
     """Show what differs between two results: settings, and every figure with the certainty of its difference.

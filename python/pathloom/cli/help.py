@@ -126,6 +126,16 @@ def lines_of(text: str, width: int) -> list[str]:
     return lines
 
 
+def bounds_in_words(text: str) -> str:
+    """Returns the help of an option with the bounds of a number in words.
+
+    >>> bounds_in_words("TCP port.  [default: 0; 0<=x<=65535]"), bounds_in_words("Paths.  [x>=1]")
+    ('TCP port.  [default: 0; from 0 to 65535]', 'Paths.  [1 or more]')
+    """
+    text = re.sub(r"\b([\d.]+)<=x<=([\d.]+)(?=[;\]])", r"from \1 to \2", text)
+    return re.sub(r"\bx>=([\d.]+)(?=[;\]])", r"\1 or more", text)
+
+
 def shell_lines(command: str, width: int) -> list[str]:
     r"""Returns a command in lines that a shell joins again. Lines are broken only before options.
 
@@ -146,6 +156,7 @@ def _write(command: Any, ctx: Any, formatter: Any, commands: Sequence[tuple[str,
     width = min(max(ctx.terminal_width or _terminal_width(), LEAST_WIDTH), MOST_WIDTH)
     # Typer writes a required argument in braces.
     pieces = " ".join(re.sub(r"^\{(.*)\}", r"\1", piece) for piece in command.collect_usage_pieces(ctx))
+    pieces = pieces.replace("......", "...")  # Typer adds dots to the name of an argument with several values.
     about, examples = parts_of_help(command.help or "")
     usage = wrapped(f"Usage: {ctx.command_path} {pieces}", width - 4)
     lines = [usage[0].replace("Usage:", _bold("Usage:"), 1), *(f"    {line}" for line in usage[1:]), ""]
@@ -170,8 +181,10 @@ def _sections(
         argument = param.param_type_name == "argument"
         title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or OPTIONS
         # Typer prints defaults that are given as text in additional parentheses.
-        text = re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
-        found.setdefault(title, []).append((re.sub(r" <[\w\[\]]+>", "", record[0]), text))
+        text = re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", bounds_in_words(record[1]))
+        # Typer adds the type in angle brackets: to each argument, and to options without a name for their value.
+        value = "" if argument else " N" if re.search(r"<(int|float)", record[0]) else f" {str(param.name).upper()}"
+        found.setdefault(title, []).append((re.sub(r" <[^>]+>", value, record[0]), text))
     order = ["Arguments", WHAT, RUNS, NETWORK, OUTPUT]
     ranked = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
     for title in ranked:

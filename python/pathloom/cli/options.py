@@ -55,7 +55,9 @@ def out_folder(text: str) -> Path:
 
 def out_option(about: str, default: str) -> Any:
     """The option `--out` of a command with a folder of its own: what it holds, and which it is by default."""
-    return typer.Option("--out", parser=out_folder, metavar="FOLDER", help=about, show_default=default)
+    return typer.Option(
+        "--out", parser=out_folder, metavar="FOLDER", help=about, show_default=default, rich_help_panel=OUTPUT
+    )
 
 
 OutOption = Annotated[

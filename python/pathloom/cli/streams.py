@@ -110,6 +110,8 @@ def advise(
     known = parse_policy(policy)
     if streams is not None and not 1 <= streams <= MOST_STREAMS:
         raise bad_input(f"--streams {streams}: expected 1 to {MOST_STREAMS}")
+    if not path and assignment is None:
+        raise bad_input("--path: is missing; expected RATE,LATENCY such as 100Mbps,20ms, or --assignment ID")
     routes = (
         [parse_path(text) for text in path or []] if assignment is None else _assigned(assignment, controller, path)
     )

@@ -24,6 +24,7 @@ from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.results.output_files import OutFolder
 from pathloom.experiments.running.runners import check_cluster, runner_of
 from pathloom.experiments.running.threads import default_threads
+from pathloom.experiments.settings.setting import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,12 +54,15 @@ def sweep(
             metavar="ci=2%",
             help="Add runs to each point until the difference to its best scheme is known to ± 2 % (95 % confidence); "
             "ci=2%,most=50 bounds the runs of each scheme.  [default bound: 10 times the runs]",
+            rich_help_panel=RUNS,
         ),
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Continue in a folder that holds another sweep, and use those of its runs that fit."
+            "--resume",
+            help="Continue in a folder that holds another sweep, and use those of its runs that fit.",
+            rich_help_panel=RUNS,
         ),
     ] = False,
     cluster: ClusterOption = None,

@@ -27,7 +27,9 @@ def read_toml(path: Path, source: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise bad_input(f"{source}: {reason(error)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise bad_input(f"{source}: is not UTF-8 text; expected TOML") from None
+    except tomllib.TOMLDecodeError as error:
         raise bad_input(f"{source}: is not TOML: {error}") from None
 
 
