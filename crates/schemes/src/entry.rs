@@ -22,15 +22,6 @@ pub struct EntryInfo {
     pub keys: &'static [KeyInfo],
 }
 
-/// What the switches of a scheme run.
-#[derive(Clone, Debug)]
-pub enum SwitchProgram {
-    /// The rules of the controller.
-    Rules,
-    /// A program that needs no controller.
-    Program(Deployment),
-}
-
 /// Creates a central policy from a seed.
 pub(crate) type Central = Arc<dyn Fn(u64) -> Box<dyn Scheme> + Send + Sync>;
 
@@ -46,13 +37,14 @@ pub(crate) struct Parts {
     pub(crate) central: Option<Central>,
     /// The transport of the hosts, if no other one is requested.
     pub(crate) transport: TransportSpec,
-    pub(crate) switch: SwitchProgram,
+    /// The program of the switches; `None` if they run the rules of the controller.
+    pub(crate) deployment: Option<Deployment>,
 }
 
 impl Parts {
     /// A central policy over rule-driven switches and hosts that run TCP NewReno.
     pub(crate) fn central(make: impl Fn(u64) -> Box<dyn Scheme> + Send + Sync + 'static) -> Parts {
         let transport = TransportSpec::default();
-        Parts { central: Some(Arc::new(make)), transport, switch: SwitchProgram::Rules }
+        Parts { central: Some(Arc::new(make)), transport, deployment: None }
     }
 }

@@ -53,6 +53,6 @@ mod ultra_ethernet;
 mod vlb;
 mod wcmp;
 
-pub use entry::{EntryInfo, KeyInfo, SwitchProgram};
+pub use entry::{EntryInfo, KeyInfo};
 pub use pathloom_switching::deployment::Deployment;
 pub use registry::{lasting, names, parse, Registry, SchemeSpec};

@@ -1,6 +1,6 @@
 //! Common parts of the schemes without a controller: the keys of their switch programs, and how a fabric runs them.
 
-use crate::entry::{KeyInfo, Parts, SwitchProgram};
+use crate::entry::{KeyInfo, Parts};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use pathloom_switching::deployment::{Deployment, Marking};
@@ -102,8 +102,8 @@ pub(crate) fn parts<P: Program + Send + 'static>(
         }
         Box::new(make(now, identity, settings)) as Box<dyn Program + Send>
     };
-    let switch = SwitchProgram::Program(Deployment { make: Arc::new(make), arp_age, arp_retry, jitter, elephants });
-    Ok(Parts { central: None, transport: TransportSpec::default(), switch })
+    let deployment = Some(Deployment { make: Arc::new(make), arp_age, arp_retry, jitter, elephants });
+    Ok(Parts { central: None, transport: TransportSpec::default(), deployment })
 }
 
 #[cfg(test)]
@@ -118,9 +118,7 @@ mod tests {
             let spec = Spec::parse("scheme", &format!("x:{}", text.join(","))).unwrap();
             let read = read_settings(&spec, Settings::default(), connections).unwrap();
             assert_eq!(read, Settings::default());
-            let SwitchProgram::Program(deployment) = parts(&spec, read, None, ArpPath::new).unwrap().switch else {
-                panic!("switches run a program");
-            };
+            let deployment = parts(&spec, read, None, ArpPath::new).unwrap().deployment.unwrap();
             assert_eq!((deployment.arp_age, deployment.arp_retry), (Nanos::from_secs(60), Nanos::from_secs(1)));
             assert_eq!(deployment.jitter, Nanos::from_micros(1));
             assert_eq!(spec.finish(), Ok(()));

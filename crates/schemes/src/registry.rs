@@ -1,6 +1,6 @@
 //! The list of schemes, and how a specification becomes a scheme.
 
-use crate::entry::{Central, Entry, EntryInfo, Parts, SwitchProgram};
+use crate::entry::{Central, Entry, EntryInfo, Parts};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_scheme::remote::RemoteScheme;
 use pathloom_scheme::{Needs, Scheme};
@@ -98,9 +98,9 @@ impl Registry {
         let spec = Spec::parse("scheme", text)?;
         let entry = self.all().find(|entry| entry.info.name == spec.name());
         let entry = entry.ok_or_else(|| spec.unknown_name(&self.names()))?;
-        let Parts { central, transport, switch } = (entry.read)(&spec)?;
+        let Parts { central, transport, deployment } = (entry.read)(&spec)?;
         spec.finish()?;
-        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, transport, switch })
+        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, transport, deployment })
     }
 }
 
@@ -113,15 +113,16 @@ pub struct SchemeSpec {
     pub label: String,
     central: Option<Central>,
     transport: TransportSpec,
-    switch: SwitchProgram,
+    deployment: Option<Deployment>,
 }
 
 impl SchemeSpec {
     /// A scheme in a process of its own, which has told these needs. Its name is its specification.
     pub fn of_process(spec: &str, needs: Needs) -> SchemeSpec {
         let name = lasting(spec);
-        let Parts { central, transport, switch } = Parts::central(move |_| Box::new(RemoteScheme::new(name, needs)));
-        SchemeSpec { name, label: spec.to_owned(), central, transport, switch }
+        let Parts { central, transport, deployment } =
+            Parts::central(move |_| Box::new(RemoteScheme::new(name, needs)));
+        SchemeSpec { name, label: spec.to_owned(), central, transport, deployment }
     }
 
     /// A new central policy, if the scheme has one. All its random draws come from `seed`.
@@ -171,17 +172,9 @@ impl SchemeSpec {
         }
     }
 
-    /// The program of its switches.
-    pub fn switch_program(&self) -> SwitchProgram {
-        self.switch.clone()
-    }
-
     /// The program of its switches; `None` if they run the controller's rules.
     pub fn deployment(&self) -> Option<Deployment> {
-        match &self.switch {
-            SwitchProgram::Rules => None,
-            SwitchProgram::Program(deployment) => Some(deployment.clone()),
-        }
+        self.deployment.clone()
     }
 }
 
@@ -192,7 +185,7 @@ impl fmt::Debug for SchemeSpec {
             .field("label", &self.label)
             .field("central", &self.central.is_some())
             .field("transport", &self.transport)
-            .field("switch", &self.switch)
+            .field("deployment", &self.deployment)
             .finish()
     }
 }

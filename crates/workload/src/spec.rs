@@ -81,12 +81,6 @@ impl TrafficSpec {
         &self.parts
     }
 
-    /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may also have such flows; only
-    /// the flows themselves show it.
-    pub fn is_long_lived(&self) -> bool {
-        self.parts.iter().all(|part| matches!(part.kind, Kind::LongLived(_)))
-    }
-
     /// Generates the flows on `fabric` during `duration`: no start time is at or beyond it. The same arguments give
     /// the same flows. `file_text` is the text of [`TrafficPart::needs_file`] of the first part.
     pub fn generate(
