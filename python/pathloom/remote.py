@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pathloom._core import PathloomError
 from pathloom.errors import ToolError, bad_input, reason
 
 URL_VARIABLE, TOKEN_VARIABLE = "PATHLOOM_URL", "PATHLOOM_TOKEN"
@@ -73,33 +74,73 @@ def make_token(name: str, role: str, file: Path | None) -> str:
     return line
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves redirects to the client, which does not send a token to an address without encryption."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class Elsewhere(Exception):
+    """Another controller should be asked. `location` is the URL where the leader answers, if it is known."""
+
+    def __init__(self, problem: PathloomError | ToolError, location: str | None = None) -> None:
+        """`problem` is raised if no other controller answers."""
+        super().__init__(str(problem))
+        self.problem, self.location = problem, location
+
+
 class Controller:
-    """A running controller, reached at its URL."""
+    """A running controller, reached at its URL, or one of several controllers: the one that leads."""
 
     def __init__(self, url: str, token: str, ca: Path | None = None) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise bad_input(f"--url `{url}`: expected http://HOST:PORT or https://HOST:PORT")
+        """`url` may be a list of URLs with commas between them."""
+        self.urls = [one.strip().rstrip("/") for one in url.split(",")]
+        for one in self.urls:
+            parts = urllib.parse.urlsplit(one)
+            if parts.scheme not in ("http", "https") or not parts.netloc:
+                raise bad_input(f"--url `{one}`: expected http://HOST:PORT or https://HOST:PORT")
+        is_encrypted = any(one.startswith("https:") for one in self.urls)
         try:
-            context = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else None
+            context = ssl.create_default_context(cafile=ca) if is_encrypted else None
         except OSError as error:
             raise bad_input(f"--ca {ca}: {reason(error)}") from None
-        self.url = url.rstrip("/")
+        self.url = self.urls[0]
         self._token = token
         # Ignores the proxies of the environment: a controller is reached directly.
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirects()]
         if context is not None:
             handlers.append(urllib.request.HTTPSHandler(context=context))
         self._opener = urllib.request.build_opener(*handlers)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Sends a request and returns the answer.
+        """Sends a request to the controller that leads, and returns the answer.
 
         Raises `PathloomError` with the error message of the controller, and `ToolError` if it does not answer with
         JSON.
         """
+        waiting, asked = [self.url, *self.urls], set[str]()
+        problem: PathloomError | ToolError = ToolError(f"{self.url}: no controller answers")
+        while waiting:
+            url = waiting.pop(0)
+            if url in asked:
+                continue
+            asked.add(url)
+            try:
+                answer = self._ask(url, method, path, body)
+            except Elsewhere as elsewhere:
+                problem = elsewhere.problem
+                if elsewhere.location is not None:
+                    waiting.insert(0, elsewhere.location.removesuffix(path).rstrip("/"))
+            else:
+                self.url = url
+                return answer
+        raise problem from None
+
+    def _ask(self, url: str, method: str, path: str, body: object) -> Any:
+        """Asks the controller with this URL. Raises `Elsewhere` if another one should be asked."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, method=method)
+        request = urllib.request.Request(url + path, data, method=method)
         request.add_header("Authorization", f"Bearer {self._token}")
         if data is not None:
             request.add_header("Content-Type", "application/json")
@@ -108,16 +149,28 @@ class Controller:
                 content = answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                raise bad_input(_told(error)) from None
+                told, location = bad_input(_told(error)), error.headers.get("Location")
+            if error.code == http.client.SERVICE_UNAVAILABLE and method == "GET":
+                raise Elsewhere(told) from None
+            if error.code == http.client.TEMPORARY_REDIRECT and location is not None:
+                if url.startswith("https:") and not location.startswith("https:"):
+                    raise bad_input(f"{url}: names {location}, to which the token would go unencrypted") from None
+                raise Elsewhere(told, location) from None
+            raise told from None
         except (OSError, http.client.HTTPException) as error:
-            raise ToolError(f"{self.url}: no HTTP answer: {_cause(error)}; {_CHECK_ADDRESS}") from None
+            problem = ToolError(f"{url}: no HTTP answer: {_cause(error)}; {_CHECK_ADDRESS}")
+            # A change is not sent twice: the controller may have carried it out.
+            refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+            if method == "GET" or refused:
+                raise Elsewhere(problem) from None
+            raise problem from None
         except ValueError:
             # Its message would show the token.
-            raise bad_input(f"{self.url}: the address or the token has characters that HTTP does not allow") from None
+            raise bad_input(f"{url}: the address or the token has characters that HTTP does not allow") from None
         try:
             return json.loads(content)
         except ValueError:
-            raise ToolError(f"{self.url}: the answer is not JSON; {_CHECK_ADDRESS}") from None
+            raise ToolError(f"{url}: the answer is not JSON; {_CHECK_ADDRESS}") from None
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
         """All items of a list, page by page."""

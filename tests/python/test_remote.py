@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from pathloom.cli import run
 from pathloom.errors import ToolError
 from pathloom.native import program
 from pathloom.remote import Controller, find_token, make_token
+from pathloom.streams.paths import ControllerAddress, Paths
 
 Ask = Callable[..., tuple[int, str, str]]
 
@@ -146,6 +149,92 @@ def test_commands_change_the_state_of_the_controller(ask: Ask, running: Running)
 def test_bad_input_is_one_line(ask: Ask, words: list[str], told: str) -> None:
     code, out, err = ask(*words)
     assert (code, out) == (2, "") and told in err and len(err.strip().splitlines()) == 1, err
+
+
+class Answers:
+    """A server that gives each request the same answer, and notes the requests."""
+
+    def __init__(self, status: int, body: object, location: str | None = None) -> None:
+        self.asked: list[tuple[str, str, str | None]] = []
+        asked, content = self.asked, json.dumps(body).encode()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                asked.append((self.command, self.path, self.headers["Authorization"]))
+                self.send_response(status)
+                if location is not None:
+                    self.send_header("Location", location + self.path)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = answer  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.place = f"127.0.0.1:{self.server.server_address[1]}"
+        self.url = f"http://{self.place}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def end(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def servers() -> Iterator[Callable[..., Answers]]:
+    begun: list[Answers] = []
+
+    def begin(*words: Any, **more: Any) -> Answers:
+        begun.append(Answers(*words, **more))
+        return begun[-1]
+
+    yield begin
+    for server in begun:
+        server.end()
+
+
+def test_the_client_of_a_list_goes_to_the_leader(servers: Callable[..., Answers]) -> None:
+    gone = servers(200, {})
+    gone.end()
+    leader = servers(200, {"by": "leader"})
+    moved = {"status": 307, "detail": "this controller follows c1"}
+    follower = servers(307, moved, location=leader.url)
+    without = servers(503, {"status": 503, "detail": "no controller is elected now"})
+    client = Controller(f"{gone.url},{follower.url}", "secret")
+    for method in ("POST", "GET", "GET"):
+        assert client.ask(method, "/v1/x?y=1") == {"by": "leader"}
+    assert leader.asked == [(method, "/v1/x?y=1", "Bearer secret") for method in ("POST", "GET", "GET")]
+    assert len(follower.asked) == 1, "the client remembers the leader"
+    # Reads go on to the next controller if there is no leader for the first one.
+    assert Controller(f"{without.url},{leader.url}", "secret").ask("GET", "/v1/x") == {"by": "leader"}
+    with pytest.raises(PathloomError, match="no controller is elected now"):
+        Controller(f"{without.url},{without.url}", "secret").ask("POST", "/v1/x")
+    with pytest.raises(ToolError, match="no HTTP answer"):
+        Controller(gone.url, "secret").ask("GET", "/v1/x")
+
+
+def test_a_leader_that_does_not_answer_is_named(servers: Callable[..., Answers]) -> None:
+    follower = servers(307, {"status": 307, "detail": "it follows another one"}, location="http://127.0.0.1:1")
+    with pytest.raises(ToolError, match=r"127\.0\.0\.1:1: no HTTP answer"):
+        Controller(follower.url, "secret").ask("GET", "/v1/x")
+
+
+def test_applications_go_to_the_leader_of_a_list(servers: Callable[..., Answers]) -> None:
+    gone = servers(200, {})
+    gone.end()
+    leader = servers(200, {"id": 7, "paths": []})
+    follower = servers(307, {"status": 307, "detail": "this controller follows c1"}, location=leader.url)
+    paths = Paths(ControllerAddress.parse(f"{gone.place},{follower.place}"), None)
+    try:
+        for _ in range(2):
+            assert paths.assign("10.0.0.1", "10.0.7.1", 2)["id"] == 7
+    finally:
+        paths.close()
+    assert [path for _, path, _ in leader.asked] == ["/v1/assignments"] * 2
+    assert len(follower.asked) == 1, "the connection to the leader stays"
 
 
 def test_a_twin_is_forked_asked_and_applied(

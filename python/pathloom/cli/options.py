@@ -98,7 +98,7 @@ PlotsOption = Annotated[
 ]
 PathsAddressOption = Annotated[
     str | None,
-    typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
+    typer.Option("--controller", metavar="ADDRESS:PORT[,…]", help="[paths] address; default $PATHLOOM_PATHS."),
 ]
 ClusterOption = Annotated[
     str | None,

@@ -22,7 +22,10 @@ app = App(
 )
 
 UrlOption = Annotated[
-    str, typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Address of the controller's API.")
+    str,
+    typer.Option(
+        "--url", envvar=URL_VARIABLE, metavar="URL[,URL]", help="Its API; of several controllers, the leader answers."
+    ),
 ]
 TokenOption = Annotated[
     Path | None,
@@ -66,9 +69,7 @@ def status(
             why = f"; the last one ended: {process['problem']}" if process["problem"] else ""
             print(f"process   {process['state']}, started {process['starts']} times{failures}{why}")
         if cluster := state.get("cluster"):
-            since = datetime.fromtimestamp(cluster["leads_since_s"]).astimezone().isoformat(" ", "seconds")
-            doubt = "" if cluster["confirmed"] else "; etcd does not confirm it"
-            print(f"leader    {cluster['name']} since {since}, election {cluster['election']}{doubt}")
+            _print_cluster(cluster)
         print(f"switches  {state['sessions']} of {state['switches']} connected")
         print(f"cables    {cables['up']} up, {cables['down']} down, {cables['drained']} out of service")
         print(
@@ -77,6 +78,23 @@ def status(
         )
         print(f"busy      {100 * state['busy_share']:.0f} % of a core")
     return 0
+
+
+def _print_cluster(cluster: dict[str, Any]) -> None:
+    doubt = "" if cluster["confirmed"] else "; etcd does not confirm it"
+    since = _moment(cluster["leads_since_s"])
+    print(f"leader    {cluster['name']} since {since}, election {cluster['election']}{doubt}")
+    members = [f"{one['name']} {one['lag_s']:.1f} s ago" for one in cluster["members"]]
+    if members:
+        print(f"members   told etcd about themselves: {', '.join(members)}")
+    if hand_over := cluster["hand_over"]:
+        print(f"hand-over {_moment(hand_over['at_s'])}, to {hand_over['to']}: {hand_over['cause']}")
+    if cluster["stored_before_s"] is not None:
+        print(f"state     stored in etcd {cluster['stored_before_s']:.1f} s ago")
+
+
+def _moment(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).astimezone().isoformat(" ", "seconds")
 
 
 @app.command("switches")

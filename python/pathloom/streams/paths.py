@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pathloom.errors import bad_input, reason
@@ -35,14 +36,23 @@ class ControllerAddress:
     address: str
     port: int
     token: str | None = None
+    others: tuple[ControllerAddress, ...] = ()
+    """The addresses of further controllers of the same fabric."""
 
     @classmethod
     def parse(cls, text: str, token: str | None = None) -> ControllerAddress:
-        """Reads ADDRESS:PORT. Raises `PathloomError`.
+        """Reads ADDRESS:PORT, or several ones with commas between them. Raises `PathloomError`.
 
         >>> ControllerAddress.parse("10.0.0.254:8080").port
         8080
+        >>> [other.port for other in ControllerAddress.parse("10.0.0.1:80,10.0.0.2:81").others]
+        [81]
         """
+        first, *others = [cls._one(one.strip(), token) for one in text.split(",")]
+        return replace(first, others=tuple(others))
+
+    @classmethod
+    def _one(cls, text: str, token: str | None) -> ControllerAddress:
         address, _, port = text.rpartition(":")
         if (
             not address
@@ -66,6 +76,15 @@ def route(row: Mapping[str, Any]) -> Route:
     return Route(max(float(rate_bps), 1.0), float(row["round_trip_s"]))
 
 
+class _Moved(Exception):
+    """Another controller leads."""
+
+    def __init__(self, place: ControllerAddress) -> None:
+        """`place` is its address."""
+        super().__init__(f"the leader is {place}")
+        self.place = place
+
+
 class Paths:
     """A connection to the service, from one address of this host. Only one thread may use it at a time."""
 
@@ -74,8 +93,12 @@ class Paths:
         self._headers = {"Content-Type": "application/json"}
         if place.token is not None:
             self._headers["Authorization"] = f"Bearer {place.token}"
-        own = (source, 0) if source is not None else None
-        self._line = http.client.HTTPConnection(place.address, place.port, timeout=PATIENCE_S, source_address=own)
+        self._own = (source, 0) if source is not None else None
+        self._places = [place, *place.others]
+        self._line = self._open(place)
+
+    def _open(self, place: ControllerAddress) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(place.address, place.port, timeout=PATIENCE_S, source_address=self._own)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -126,7 +149,29 @@ class Paths:
         self._call("DELETE", f"/v1/assignments/{assignment}")
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Sends a request and returns the answer. Raises `Unreachable`, `Refused`."""
+        """Sends a request to the controller that leads, and returns the answer. Raises `Unreachable`, `Refused`."""
+        problem = Unreachable("no controller leads")
+        for place in [None, *self._places]:
+            if place is not None:
+                self._line.close()
+                self._line = self._open(place)
+            try:
+                return self._ask(method, path, body)
+            except _Moved as moved:
+                try:
+                    self._line.close()
+                    self._line = self._open(moved.place)
+                    return self._ask(method, path, body)
+                except (_Moved, Unreachable) as error:
+                    problem = Unreachable(str(error))
+            except Unreachable as error:
+                problem = error
+            if len(self._places) == 1:
+                break
+        raise problem from None
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Asks one controller. Raises `Unreachable`, `Refused`, and `_Moved` if it names the leader."""
         text = None if body is None else json.dumps(body)
         # The controller closes idle connections, so a request on an old connection is repeated once.
         for last in (self._line.sock is None, True):
@@ -134,6 +179,7 @@ class Paths:
                 self._line.request(method, path, text, self._headers)
                 answer = self._line.getresponse()
                 status, content = answer.status, answer.read()
+                location = answer.headers.get("Location")
                 break
             except (OSError, http.client.HTTPException) as error:
                 self._line.close()
@@ -145,6 +191,9 @@ class Paths:
             found = None
         if not isinstance(found, dict):
             raise Unreachable(f"it answers {status} without JSON")
+        if status == http.client.TEMPORARY_REDIRECT and location is not None:
+            where = urllib.parse.urlsplit(location)
+            raise _Moved(ControllerAddress(where.hostname or "", where.port or http.client.HTTP_PORT))
         if status >= 500:
             raise Unreachable(str(found.get("detail", status)))
         if status >= 400:

@@ -1,13 +1,13 @@
 //! Path assignments over HTTP, in JSON. [`super::rpc`] has the same in XML-RPC.
 
 use super::caller::Caller;
-use super::handlers::{body, Answer, Api};
+use super::handlers::{body, wait_for, Answer, Api};
 use super::measured::Measured;
 use super::parameters::{paging, whole, whole_or_none, Paging};
 use super::problem::Problem;
 use super::queries::Cut;
 use super::rows::{seconds, Page};
-use crate::drivers::storing::{Storing, ToBeStored};
+use crate::drivers::storing::Storing;
 use crate::hub::assigning::CONFIRMATION;
 use crate::hub::hosts::names;
 use crate::hub::Hub;
@@ -328,7 +328,7 @@ impl Api {
         };
         let (answer, stored, seen) = self.ask_and_store(asked).await?;
         let assigned = answer.map_err(|problem| refused(&problem))?;
-        wait_for(stored).await;
+        wait_for(stored).await?;
         if tokio::time::timeout(Duration::from_nanos(CONFIRMATION.0), seen).await.is_err() {
             tracing::warn!(
                 %paths.src,
@@ -369,17 +369,10 @@ impl Api {
         };
         let (answer, stored) = self.ask_and_store(asked).await?;
         answer.map_err(|problem| refused(&problem))?;
-        wait_for(stored).await;
-        Ok(())
+        wait_for(stored).await
     }
 }
 
 fn switch_names(fabric: &Fabric, path: &pathloom_model::Path) -> Vec<String> {
     names(fabric, path).into_iter().map(str::to_owned).collect()
-}
-
-async fn wait_for(stored: Option<ToBeStored>) {
-    if let Some(stored) = stored {
-        stored.wait().await;
-    }
 }

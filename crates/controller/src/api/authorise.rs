@@ -1,13 +1,13 @@
 //! Authorisation of requests, before all handlers.
 
 use super::caller::{Bearer, Caller};
-use super::problem::Problem;
+use super::problem::{Moved, Problem, Refusal};
 use super::rpc;
 use super::slots::{ActiveRequest, ConnectionSlot};
-use crate::config::{ApiTokens as Tokens, Confirmed, Current, Role};
+use crate::config::{ApiTokens as Tokens, Authority, Current, Leader, May, Role};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Extension, Request, State};
-use axum::http::uri::Authority;
+use axum::http::uri::{Authority as Named, PathAndQuery};
 use axum::http::{header, HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -34,7 +34,7 @@ pub(crate) struct Authoriser {
     pub timeout: Duration,
     pub counts: Arc<RequestCounts>,
     pub admits: Admits,
-    pub confirmed: Confirmed,
+    pub authority: Authority,
 }
 
 /// Clients whose requests are accepted.
@@ -142,14 +142,15 @@ pub(crate) async fn authorise(
     let is_call = request.uri().path() == rpc::PATH && request.method() == Method::POST;
     let response = match authoriser.admit(peer, &slot, request).await {
         Ok((request, _busy)) => next.run(request).await,
-        Err(problem) => {
+        Err(refusal) => {
+            let problem = &refusal.problem;
             let refused = [401, 403, 408, 413, 421, 429].contains(&problem.status);
             if refused {
                 authoriser.counts.refuse(peer.ip(), problem.title);
             }
-            // XML-RPC clients understand faults, and the status 401.
-            let is_fault = is_call && problem.status != StatusCode::UNAUTHORIZED.as_u16();
-            let mut response = if is_fault { rpc::refuse(&problem) } else { problem.into_response() };
+            // XML-RPC clients understand faults, and the statuses 401 and 307.
+            let is_fault = is_call && problem.status != StatusCode::UNAUTHORIZED.as_u16() && refusal.moved.is_none();
+            let mut response = if is_fault { rpc::refuse(problem) } else { refusal.into_response() };
             // The rest of the request is not read.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
@@ -165,14 +166,13 @@ impl Authoriser {
         peer: SocketAddr,
         slot: &Arc<ConnectionSlot>,
         request: Request,
-    ) -> Result<(Request, ActiveRequest), Problem> {
+    ) -> Result<(Request, ActiveRequest), Box<Refusal>> {
         let method = request.method();
         let changes = method != Method::GET && method != Method::HEAD;
         let looks = request.uri().path().ends_with("/dry-run");
         let (name, caller, role) = self.identify(peer, &request, changes, looks)?;
-        if changes && !looks {
-            permit(&self.confirmed)?;
-        }
+        let is_own = OWN.contains(&request.uri().path());
+        permit(self.authority.get(), &self.admits, request.uri().path_and_query(), changes && !looks, is_own)?;
         let busy = slot.begin(&name)?;
         if changes && !looks && caller == Caller::Token {
             tracing::info!(%peer, name, %method, path = request.uri().path(), "a request to the API changes something");
@@ -190,11 +190,11 @@ impl Authoriser {
             Ok(None) => {
                 let detail = format!("the body has more than {} bytes, or ended early", self.body_bytes);
                 let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long", detail);
-                Err(problem.way_out("no request of this API needs so many bytes; body_bytes is the limit"))
+                Err(problem.way_out("no request of this API needs so many bytes; body_bytes is the limit").into())
             }
             Err(_) => {
                 let detail = format!("the body did not arrive within {} s", self.timeout.as_secs_f64());
-                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long", detail))
+                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long", detail).into())
             }
         }
     }
@@ -265,7 +265,7 @@ async fn read_body(body: Body, most: usize, unused: usize) -> Option<Bytes> {
 /// of the page's server is made to resolve to this address (DNS rebinding). A program that names no server is no browser.
 fn check_host(request: &Request, names: &[String]) -> Result<(), Problem> {
     let Some(host) = request.headers().get(header::HOST) else { return Ok(()) };
-    let authority: Option<Authority> = host.to_str().ok().and_then(|text| text.parse().ok());
+    let authority: Option<Named> = host.to_str().ok().and_then(|text| text.parse().ok());
     let name = authority.as_ref().map_or("", |authority| authority.host().trim_end_matches('.'));
     let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     if is_address || names.iter().map(String::as_str).chain(["localhost"]).any(|own| own.eq_ignore_ascii_case(name)) {
@@ -299,28 +299,77 @@ fn shown(headers: &HeaderMap) -> Result<(Shown, String), Problem> {
     }
 }
 
-/// Refuses a request that changes something unless etcd confirms that this controller leads. Another one may lead by now,
-/// and would not know of the change.
-fn permit(confirmed: &Confirmed) -> Result<(), Problem> {
-    if confirmed.is_set() {
-        return Ok(());
+/// What a follower answers itself.
+const OWN: [&str; 3] = ["/v1/cluster", "/metrics", "/openapi.json"];
+
+/// Refuses a request that changes something unless etcd confirms that this controller leads. A follower knows nothing of
+/// the fabric, so it sends all requests to the leader except those about itself.
+fn permit(
+    may: May,
+    admits: &Admits,
+    asked: Option<&PathAndQuery>,
+    changes: bool,
+    is_own: bool,
+) -> Result<(), Box<Refusal>> {
+    match may {
+        May::Everything => Ok(()),
+        May::Read if !changes => Ok(()),
+        May::Read => {
+            let detail = "etcd does not confirm that this controller leads, so another one may lead by now";
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this controller may not lead", detail);
+            Err(problem.way_out("ask the other controllers, or ask again when etcd answers").into())
+        }
+        May::Follow(_) if is_own && !changes => Ok(()),
+        May::Follow(None) => {
+            let problem =
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no controller leads", "no controller is elected now");
+            Err(problem.way_out("ask again in a moment").into())
+        }
+        May::Follow(Some(Leader { name, api, paths })) => {
+            let url = if *admits == Admits::Tokens { api } else { paths };
+            let detail = format!("this controller follows {name}");
+            let Some(url) = url else {
+                let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "another controller leads", detail);
+                let way_out = format!("ask {name}; with cluster.api and cluster.paths it names its addresses");
+                return Err(problem.way_out(way_out).into());
+            };
+            let problem = Problem::new(StatusCode::TEMPORARY_REDIRECT, "another controller leads", detail);
+            let asked = asked.map_or("/", PathAndQuery::as_str);
+            let location = format!("{}{asked}", url.trim_end_matches('/'));
+            let moved = Some(Moved { leader: name, location });
+            Err(Box::new(Refusal { problem: problem.way_out("ask the leader"), moved }))
+        }
     }
-    let detail = "etcd does not confirm that this controller leads, so another one may lead by now";
-    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this controller may not lead", detail);
-    Err(problem.way_out("ask the other controllers, or ask again when etcd answers"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn asked(may: May, admits: &Admits, changes: bool, path: &str) -> Result<(), Box<Refusal>> {
+        permit(may, admits, Some(&path.parse().unwrap()), changes, OWN.contains(&path))
+    }
+
     #[test]
     fn changes_are_refused_until_etcd_confirms_again() {
-        let confirmed = Confirmed::default();
-        assert_eq!(permit(&confirmed), Ok(()));
-        confirmed.set(false);
-        assert_eq!(permit(&confirmed).unwrap_err().status, 503);
-        confirmed.set(true);
-        assert_eq!(permit(&confirmed), Ok(()));
+        for (may, status) in [(May::Everything, None), (May::Read, Some(503))] {
+            let refused = asked(may, &Admits::Tokens, true, "/v1/resync").err().map(|refusal| refusal.problem.status);
+            assert_eq!(refused, status);
+        }
+        assert_eq!(asked(May::Read, &Admits::Tokens, false, "/v1/state"), Ok(()));
+    }
+
+    #[test]
+    fn a_follower_sends_clients_to_the_leader_and_answers_what_it_knows_itself() {
+        let api = Some("http://10.0.0.2:6680/".to_owned());
+        let leader = Leader { name: "c1".into(), api, paths: None };
+        let follows = || May::Follow(Some(leader.clone()));
+        let moved = asked(follows(), &Admits::Tokens, true, "/v1/flows?limit=3").unwrap_err();
+        let location = "http://10.0.0.2:6680/v1/flows?limit=3".to_owned();
+        assert_eq!((moved.problem.status, moved.moved), (307, Some(Moved { leader: "c1".into(), location })));
+        assert_eq!(asked(follows(), &Admits::Tokens, false, "/v1/cluster"), Ok(()));
+        let hosts = Admits::Hosts { tokens: false, names: [].into() };
+        assert_eq!(asked(follows(), &hosts, true, "/v1/assignments").unwrap_err().problem.status, 503);
+        assert_eq!(asked(May::Follow(None), &Admits::Tokens, false, "/v1/state").unwrap_err().problem.status, 503);
     }
 }

@@ -4,14 +4,19 @@ use super::ask::Asker;
 use super::authorise::RequestCounts;
 use super::problem::Problem;
 use crate::drivers::session::Shared;
-use crate::drivers::storing::Storing;
+use crate::drivers::storing::{Storing, ToBeStored};
 use crate::hub::Hub;
 use axum::body::Bytes;
+use axum::http::StatusCode;
 use axum::Json;
 use pathloom_control::PathSearch;
 use pathloom_model::{Fabric, Nanos};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request waits until its change is stored.
+const STORED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Shared state of handlers.
 #[derive(Clone)]
@@ -38,7 +43,7 @@ impl Api {
         self.asker.ask(question).await?.ok_or_else(nobody)
     }
 
-    /// As [`Api::ask`], for a change of assignments.
+    /// As [`Api::ask`], for a change that must be stored.
     pub(super) async fn ask_and_store<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Hub, Nanos, &Storing) -> Option<T> + Send + 'static,
@@ -51,6 +56,20 @@ impl Api {
     pub(super) async fn fabric(&self) -> Result<Arc<Fabric>, Problem> {
         self.ask(|hub, _| hub.fabric.clone()).await
     }
+}
+
+/// Waits until a change is stored, so that the next controller knows of it.
+///
+/// # Errors
+/// It is in force, but was not stored in time.
+pub(super) async fn wait_for(stored: Option<ToBeStored>) -> Result<(), Problem> {
+    let Some(stored) = stored else { return Ok(()) };
+    if tokio::time::timeout(STORED_WITHIN, stored.wait()).await.is_ok() {
+        return Ok(());
+    }
+    let detail = format!("it is in force, but was not stored within {} s", STORED_WITHIN.as_secs());
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the change is not stored yet", detail);
+    Err(problem.way_out("look whether etcd answers, and repeat the request if another controller has taken over since"))
 }
 
 /// Reads the body of a request, an object in JSON.

@@ -1,5 +1,7 @@
 //! Metrics for Prometheus (text format of OpenMetrics 1.0). All values are an owned copy of one moment.
 
+use super::queries::cluster_row;
+use super::rows::ClusterRow;
 use crate::hub::counts::HubCounts;
 use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::Hub;
@@ -32,6 +34,11 @@ const KINDS: [(u8, &str); 12] = [
     (25, "role_reply"),
 ];
 
+/// Names of the phases of flows.
+const FLOWS: [&str; 3] = ["default_routes", "changing_path", "own_path"];
+/// Names of the states of cables.
+const LINKS: [&str; 3] = ["up", "down", "drained"];
+
 /// All metrics at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
@@ -52,8 +59,8 @@ pub(crate) struct Sample {
     cabling: [(&'static str, u64); 2],
     switches: Vec<SwitchSample>,
     scheme: String,
-    /// The number of the election by which this controller leads, and whether etcd confirms it.
-    lead: Option<(u64, bool)>,
+    /// This controller among several ones.
+    cluster: Option<ClusterRow>,
     uptime_s: f64,
     resident_bytes: u64,
     /// Frames of hosts that switches refused, by switch and kind.
@@ -95,7 +102,9 @@ impl Sample {
             solver: hub.gauges.solver,
             lag: hub.gauges.lag,
             scheme: hub.gauges.scheme.0.clone(),
-            lead: hub.gauges.leadership.as_ref().map(|lead| (lead.election, lead.is_confirmed)),
+            cluster: cluster_row(hub, now),
+            flows: FLOWS.map(|name| (name, 0)),
+            links: LINKS.map(|name| (name, 0)),
             uptime_s: now.saturating_sub(hub.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::drivers::load::resident_bytes().unwrap_or(0),
             agents_refused: hub.hosts.refused(),
@@ -128,15 +137,14 @@ impl Sample {
         for flow in view.flows.values() {
             phases[if flow.pending.is_some() { 1 } else { usize::from(flow.route.is_some()) * 2 }] += 1;
         }
-        let names = ["default_routes", "changing_path", "own_path"];
-        sample.flows = std::array::from_fn(|index| (names[index], phases[index]));
+        sample.flows = std::array::from_fn(|index| (FLOWS[index], phases[index]));
         sample.held = controller.held_flows() as u64;
         let mut links = [0u64; 3];
         for link in fabric.switch_cables() {
             let drained = controller.is_drained(link);
             links[if drained { 2 } else { usize::from(!view.links.is_up(link)) }] += 1;
         }
-        sample.links = [("up", links[0]), ("down", links[1]), ("drained", links[2])];
+        sample.links = std::array::from_fn(|index| (LINKS[index], links[index]));
         let one = |&switch: &NodeId| SwitchSample {
             name: fabric.node(switch).name.clone(),
             connected: connected[switch.index()],
@@ -157,17 +165,57 @@ impl Sample {
         Ok(text)
     }
 
+    /// What concerns several controllers. A controller that is alone has these series without samples.
+    fn of_cluster(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let cluster = self.cluster.as_ref();
+        let flag = |is_so: bool| f64::from(u8::from(is_so));
+        let lead = cluster.filter(|cluster| cluster.election.is_some());
+        let hand_over = cluster.and_then(|cluster| cluster.hand_over.as_ref());
+        let all = [
+            ("leads", "1 if this controller leads, otherwise 0.", cluster.map(|_| flag(lead.is_some()))),
+            (
+                "leader_known",
+                "1 if this controller leads or knows which one does, otherwise 0.",
+                cluster.map(|cluster| flag(cluster.leader.is_some())),
+            ),
+            (
+                "election",
+                "Number of the election by which this controller leads.",
+                lead.and_then(|lead| lead.election).map(|election| election as f64),
+            ),
+            (
+                "confirmed",
+                "1 if etcd confirms that this controller leads, otherwise 0.",
+                lead.map(|lead| flag(lead.confirmed)),
+            ),
+            ("etcd_age_seconds", "Seconds since etcd has answered.", cluster.and_then(|cluster| cluster.age_s)),
+            (
+                "state_age_seconds",
+                "Seconds since etcd stored the state of this leader.",
+                lead.and_then(|lead| lead.stored_before_s),
+            ),
+            ("hand_overs", "Hand-overs between controllers so far.", hand_over.map(|one| one.count as f64)),
+            ("hand_over_time_seconds", "Time of the last hand-over, since 1970.", hand_over.map(|one| one.at_s)),
+        ];
+        for (name, help, value) in all {
+            let name = format!("cluster_{name}");
+            let one = out.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+            value.map_or(Ok(()), |value| ConstGauge::new(value).encode(one))?;
+        }
+        let help = "Times that host agents refused orders, because they obey a newer leader.";
+        counter(out, "cluster_stale_orders", help, self.stale_orders)?;
+        let help = "Seconds since a controller has told etcd about itself.";
+        let mut lags = out.encode_descriptor("cluster_member_lag", help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        for member in cluster.into_iter().flat_map(|cluster| &cluster.members) {
+            ConstGauge::new(member.lag_s).encode(lags.encode_family(&[("member", member.name.as_str())])?)?;
+        }
+        Ok(())
+    }
+
     fn of_sessions(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let Sample { hub, .. } = self;
         gauge(out, "connections", "Connections that are open.", self.connections as f64)?;
         gauge(out, "sessions", "Switches with a session.", self.sessions as f64)?;
-        if let Some((election, is_confirmed)) = self.lead {
-            gauge(out, "cluster_election", "Number of the election by which this controller leads.", election as f64)?;
-            let help = "1 if etcd confirms that this controller leads, otherwise 0.";
-            gauge(out, "cluster_confirmed", help, f64::from(u8::from(is_confirmed)))?;
-            let help = "Times that host agents refused orders, because they obey a newer leader.";
-            counter(out, "cluster_stale_orders", help, self.stale_orders)?;
-        }
         counter(out, "connections_taken", "Connections accepted.", hub.connections)?;
         counter(out, "sessions_begun", "Sessions established.", hub.sessions)?;
         counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;
@@ -322,6 +370,7 @@ impl Collector for Sample {
         let help = "Resident memory.";
         let resident = out.encode_descriptor("resident", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         ConstGauge::new(self.resident_bytes as i64).encode(resident)?;
+        self.of_cluster(out)?;
         self.of_sessions(out)?;
         self.of_control(out)?;
         self.of_switches(out)

@@ -24,6 +24,31 @@ pub(crate) struct Problem {
     pub way_out: Option<String>,
 }
 
+/// Why a request is refused before a handler sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Refusal {
+    #[serde(flatten)]
+    pub problem: Problem,
+    /// Where another controller answers the request.
+    #[serde(flatten)]
+    pub moved: Option<Moved>,
+}
+
+/// Where another controller answers a request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Moved {
+    /// The controller that leads.
+    pub leader: String,
+    /// The URL of the request there.
+    pub location: String,
+}
+
+impl From<Problem> for Box<Refusal> {
+    fn from(problem: Problem) -> Box<Refusal> {
+        Box::new(Refusal { problem, moved: None })
+    }
+}
+
 impl Problem {
     pub(crate) fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Problem {
         let status = status.as_u16();
@@ -66,10 +91,21 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let refusal: Box<Refusal> = self.into();
+        refusal.into_response()
+    }
+}
+
+impl IntoResponse for Box<Refusal> {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
+        let location = self.moved.as_ref().and_then(|moved| HeaderValue::from_str(&moved.location).ok());
+        if let Some(location) = location {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
         if status == StatusCode::UNAUTHORIZED {
             // Makes a browser ask for a password, which is the token. Chromium reads only one challenge per header,
             // so each challenge has its own header.

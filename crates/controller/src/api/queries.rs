@@ -3,9 +3,9 @@
 
 use super::rows::{
     link_name, seconds, AgentCounts, CableCounts, Cabling, ClusterRow, FlowCounts, FlowRow, LinkRow, LogPosition,
-    OffenderRow, Page, ReasonRow, SchemeProcessRow, StateRow, SwitchRow,
+    MemberRow, OffenderRow, Page, ReasonRow, SchemeProcessRow, StateRow, SwitchRow,
 };
-use crate::hub::gauges::Leadership;
+use crate::hub::gauges;
 use crate::hub::hosts::Offences;
 use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::scheme_process::{SchemeProcess, Stage};
@@ -64,6 +64,31 @@ fn parts(hub: &mut Hub) -> Option<(&Controller, Arc<Fabric>)> {
     Some((hub.controller()?, fabric))
 }
 
+/// This controller among several ones; `None` if it is the only one.
+pub(crate) fn cluster_row(hub: &Hub, now: Nanos) -> Option<ClusterRow> {
+    let member = hub.gauges.member.clone()?;
+    let lead = hub.gauges.leadership.as_ref();
+    let since_s = |at: Nanos| now.saturating_sub(at).0 as f64 / 1e9;
+    let now_s = seconds(now);
+    let row = |row: gauges::MemberRow| MemberRow {
+        name: row.name,
+        api: row.api,
+        version: row.version,
+        lag_s: (now_s - row.said_s).max(0.0),
+    };
+    Some(ClusterRow {
+        leader: if lead.is_some() { Some(member.name.clone()) } else { member.follows },
+        name: member.name,
+        election: lead.map(|lead| lead.election),
+        leads_since_s: lead.map(|lead| seconds(lead.since)),
+        confirmed: lead.is_some_and(|lead| lead.is_confirmed),
+        age_s: member.etcd_answered.map(since_s),
+        members: member.members.into_iter().map(row).collect(),
+        hand_over: member.hand_over.map(Into::into),
+        stored_before_s: member.stored.map(since_s),
+    })
+}
+
 pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
     let sessions = hub.session_count();
     let (started, scheme) = (hub.gauges.started, hub.gauges.scheme.clone());
@@ -79,10 +104,7 @@ pub(crate) fn state_row(hub: &mut Hub, now: Nanos) -> Option<StateRow> {
     };
     let agents =
         AgentCounts { hosts: hub.hosts.represented(), offenders: hub.hosts.offences().map(offender).collect() };
-    let cluster = hub.gauges.leadership.clone().map(|Leadership { name, election, since, is_confirmed }| {
-        let leads_since_s = seconds(since);
-        ClusterRow { name, election, leads_since_s, confirmed: is_confirmed }
-    });
+    let cluster = cluster_row(hub, now);
     let scheme_process = hub.process.as_ref().map(process_row);
     let (controller, fabric) = parts(hub)?;
     let (view, counts) = (controller.view(), controller.counts());

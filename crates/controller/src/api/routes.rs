@@ -2,7 +2,7 @@
 
 use super::assignments;
 use super::document::Everywhere;
-use super::handlers::{body, Answer, Api};
+use super::handlers::{body, wait_for, Answer, Api};
 use super::live;
 use super::metrics::{in_plain_text, Sample};
 use super::page;
@@ -13,9 +13,10 @@ use super::parameters::{
 use super::predict::{explain, try_scheme, AnnouncedRow, DryRunRow};
 use super::problem::Problem;
 use super::queries::{self, FlowName};
-use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
+use super::rows::{ClusterRow, FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use super::rpc;
 use crate::config::registry;
+use crate::drivers::storing::Storing;
 use crate::hub::Hub;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
@@ -46,6 +47,7 @@ use utoipa::{OpenApi, ToSchema};
         document,
         metrics,
         state,
+        cluster,
         switches,
         switch,
         drain_switch,
@@ -84,6 +86,7 @@ pub(super) fn router(api: Api) -> Router {
         .route("/openapi.json", get(document))
         .route("/metrics", get(metrics))
         .route("/v1/state", get(state))
+        .route("/v1/cluster", get(cluster))
         .route("/v1/switches", get(switches))
         .route("/v1/switches/{name}", get(switch))
         .route("/v1/switches/{name}/drain", post(drain_switch))
@@ -198,6 +201,13 @@ async fn state(State(api): State<Api>) -> Answer<StateRow> {
     api.ask(queries::state_row).await.map(Json)
 }
 
+/// Which of several controllers leads, and what is known of the others; null for one that is alone. A follower answers this
+/// itself.
+#[utoipa::path(get, path = "/v1/cluster", responses((status = 200, body = Option<ClusterRow>)))]
+async fn cluster(State(api): State<Api>) -> Answer<Option<ClusterRow>> {
+    api.asker.ask(|hub, now| queries::cluster_row(hub, now)).await.map(Json)
+}
+
 /// All switches.
 #[utoipa::path(get, path = "/v1/switches", params(Paging), responses((status = 200, body = Page<SwitchRow>)))]
 async fn switches(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<SwitchRow>> {
@@ -240,9 +250,17 @@ fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Probl
 }
 
 async fn service(api: &Api, what: String, target: Target, out: bool) -> Result<(), Problem> {
-    let done = api.asker.ask(move |hub, now| queries::take_out(hub, now, target, out)).await?;
+    let asked = move |hub: &mut Hub, now, storing: &Storing| {
+        let done = queries::take_out(hub, now, target, out);
+        if done.is_ok() {
+            hub.assigning.note_change();
+        }
+        Some((done, storing.to_be_stored(hub)))
+    };
+    let (done, stored) = api.ask_and_store(asked).await?;
     let fabric = api.fabric().await?;
-    done.map_err(|problem| refused(&fabric, &what, out, problem))
+    done.map_err(|problem| refused(&fabric, &what, out, problem))?;
+    wait_for(stored).await
 }
 
 /// Takes a switch out of service: the scheme moves its flows off it, and default routes avoid it, without loss.

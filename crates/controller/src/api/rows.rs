@@ -2,6 +2,7 @@
 //! JavaScript's numbers hold.
 
 use super::parameters::whole;
+use crate::hub::gauges::HandOver;
 pub(crate) use pathloom_control::link_name;
 use pathloom_control::{decision_text, Controller, Reason};
 use pathloom_model::{Fabric, FiveTuple, Nanos, Path, PROTO_TCP};
@@ -54,16 +55,63 @@ pub(crate) struct StateRow {
     pub log: LogPosition,
 }
 
+/// One of several controllers, which answers for itself.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClusterRow {
-    /// The name of this controller, which leads.
+    /// The name of this controller.
     pub name: String,
-    /// The number of its election.
-    pub election: u64,
-    /// Time at which it became the leader, in seconds since 1970.
-    pub leads_since_s: f64,
-    /// Whether etcd confirms it. If not, another controller may lead by now.
+    /// The name of the controller that leads, if one does.
+    pub leader: Option<String>,
+    /// The number of the election by which this controller leads.
+    pub election: Option<u64>,
+    /// Time at which this controller became the leader, in seconds since 1970.
+    pub leads_since_s: Option<f64>,
+    /// Whether this controller leads and etcd confirms it. If not, another controller may lead by now.
     pub confirmed: bool,
+    /// Seconds since etcd gave what follows.
+    pub age_s: Option<f64>,
+    /// All controllers.
+    pub members: Vec<MemberRow>,
+    /// The last hand-over.
+    pub hand_over: Option<HandOverRow>,
+    /// Seconds since etcd stored the leader's state.
+    pub stored_before_s: Option<f64>,
+}
+
+/// A hand-over between controllers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HandOverRow {
+    /// The number of the election.
+    pub election: u64,
+    /// The controller that led before.
+    pub from: Option<String>,
+    /// The controller that leads since.
+    pub to: String,
+    /// When it became the leader, in seconds since 1970.
+    pub at_s: f64,
+    /// Why the one before does not lead any more.
+    pub cause: String,
+    /// Number of hand-overs so far.
+    pub count: u64,
+}
+
+impl From<HandOver> for HandOverRow {
+    fn from(HandOver { election, from, to, at_s, cause, count }: HandOver) -> HandOverRow {
+        HandOverRow { election, from, to, at_s, cause, count }
+    }
+}
+
+/// A controller among several ones.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MemberRow {
+    /// Its name.
+    pub name: String,
+    /// Its API, as clients reach it.
+    pub api: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// Seconds since it last told etcd about itself, with the difference between its clock and that of this machine.
+    pub lag_s: f64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -64,13 +64,13 @@ fn launch(
     admits: Admits,
     routes: fn(Api) -> Router,
 ) -> io::Result<(SocketAddr, Questions)> {
-    let CheckedAddress { address, tokens, tls, limits, search, confirmed, .. } = checked;
+    let CheckedAddress { address, tokens, tls, limits, search, authority, .. } = checked;
     let listener = crate::drivers::listening::listen_tcp(address)?;
     let address = listener.local_addr()?;
     let (asker, questions) = channel();
     let counts = Arc::new(RequestCounts::default());
     let Limits { body_bytes, timeout, .. } = limits;
-    let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits, confirmed };
+    let authoriser = Authoriser { tokens, body_bytes, timeout, counts: counts.clone(), admits, authority };
     let app = routes(Api { asker, counts: counts.clone(), search });
     let app = app.layer(axum::middleware::from_fn_with_state(authoriser, authorise));
     let service = Service { app, counts, tls, limits };

@@ -3,7 +3,7 @@
 use crate::api;
 use crate::commands::reload::{reload, InUse};
 use crate::commands::start::{follower, hub, take_over};
-use crate::config::{CheckedConfig, Confirmed};
+use crate::config::{CheckedCluster, CheckedConfig};
 use crate::drivers::encrypted::{accept_tls, Encryption};
 use crate::drivers::etcd::Membership;
 use crate::drivers::listening::{accept_tcp, accept_unix, bind_tcp, bind_unix};
@@ -91,16 +91,25 @@ async fn serve(
     let mut listens = listen_for_switches(&checked, &shared)?;
     listens.extend(listen_for_agents(&checked, &shared)?);
     tokio::task::spawn_local(run_timers(shared.clone()));
-    let mut membership = checked.cluster.as_ref().map(|cluster| Membership::start(cluster, shared.clock));
+    let mut membership = checked.cluster.as_ref().map(|cluster| join(&checked, cluster, &shared));
+    if membership.is_some() {
+        // A follower answers about itself, and sends clients to the leader.
+        listens.extend(listen_for_clients(&checked, &shared)?);
+    }
     if let Some(membership) = &mut membership {
         tokio::select! {
-            elected = membership.lead(&shared) => out_of_service = take_over(&checked, &persist, &shared, elected)?,
+            elected = membership.lead(&shared) => {
+                let token = elected.token;
+                out_of_service = take_over(&checked, &persist, &shared, elected)?;
+                membership.begin(token);
+            }
             _ = terminate.recv() => return Ok(Ended::Stopped),
             _ = interrupt.recv() => return Ok(Ended::Stopped),
         }
     }
-    listens.extend(listen_for_people(&checked, &shared)?);
-    listens.extend(listen_for_applications(&checked, &shared)?);
+    if membership.is_none() {
+        listens.extend(listen_for_clients(&checked, &shared)?);
+    }
     begin(&checked, &shared, out_of_service);
     tokio::task::spawn_local(run_periodic_work(shared.clone(), persist.clone()));
     tokio::task::spawn_local(store_changes(shared.clone(), persist.clone()));
@@ -111,7 +120,7 @@ async fn serve(
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        () = deposed(&mut membership, &checked, &shared) => return Ok(Ended::Deposed),
+        () = deposed(&mut membership, &shared) => return Ok(Ended::Deposed),
     }
     listens.iter().for_each(|task| task.abort());
     // The results of messages that were received last are sent too.
@@ -148,12 +157,16 @@ fn begin(checked: &CheckedConfig, shared: &Shared, out_of_service: Vec<Target>) 
     }
 }
 
+/// This controller becomes a member of its cluster, and follows.
+fn join(checked: &CheckedConfig, cluster: &CheckedCluster, shared: &Shared) -> Membership {
+    let addresses = [&checked.api, &checked.paths].into_iter().flatten();
+    Membership::start(cluster, shared, addresses.map(|address| address.authority.clone()).collect())
+}
+
 /// Waits until another controller leads. Never returns if there is no other one.
-async fn deposed(membership: &mut Option<Membership>, checked: &CheckedConfig, shared: &Shared) {
-    let addresses: Vec<Confirmed> =
-        [&checked.api, &checked.paths].into_iter().flatten().map(|address| address.confirmed.clone()).collect();
+async fn deposed(membership: &mut Option<Membership>, shared: &Shared) {
     match membership {
-        Some(membership) => membership.keep(shared, &addresses).await,
+        Some(membership) => membership.keep(shared).await,
         None => std::future::pending().await,
     }
 }
@@ -212,6 +225,12 @@ fn listen_for_agents(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<Joi
         listens.push(tokio::task::spawn_local(agents::accept_unix(listener, shared.clone())));
     }
     Ok(listens)
+}
+
+/// Opens the API, and the address at which applications on hosts request paths.
+fn listen_for_clients(checked: &CheckedConfig, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let people = listen_for_people(checked, shared)?;
+    Ok(people.into_iter().chain(listen_for_applications(checked, shared)?).collect())
 }
 
 /// Opens the API.

@@ -100,7 +100,6 @@ pub(crate) fn take_over(
     let is_restored = stored.snapshot.is_some();
     let (controller, recorder, out_of_service) = controller(checked, persist, checked.control(epoch), stored, now)?;
     let secret = secret()?;
-    let name = checked.cluster.as_ref().map(|cluster| cluster.name().to_owned()).unwrap_or_default();
     let is_recorded = recorder.is_some();
     *shared.tasks.recorder.borrow_mut() = recorder;
     shared.drive(|hub, now| {
@@ -114,7 +113,10 @@ pub(crate) fn take_over(
         }
         hub.gauges.started = now;
         hub.gauges.scheme = (checked.scheme.label.clone(), now);
-        hub.gauges.leadership = Some(Leadership { name, election: token.0, since: now, is_confirmed: true });
+        hub.gauges.leadership = Some(Leadership { election: token.0, since: now, is_confirmed: true });
+        if let Some(member) = &mut hub.gauges.member {
+            member.follows = None;
+        }
         hub.lead(now, token.0, controller);
     });
     tracing::info!(election = token.0, start = epoch, is_restored, "this controller leads");

@@ -1,7 +1,7 @@
 //! Settings of the API and of the address for applications on hosts: where they listen, and their limits per client.
 
 use super::api_tokens::Tokens;
-use super::confirmed::Confirmed;
+use super::authority::Authority;
 use super::current::Current;
 use super::tls::Tls;
 use pathloom_control::PathSearch;
@@ -62,8 +62,17 @@ pub(crate) struct CheckedAddress {
     pub names: Arc<[String]>,
     pub limits: Limits,
     pub search: PathSearch,
-    /// Whether requests may change something.
-    pub confirmed: Confirmed,
+    /// What this controller may do for clients.
+    pub authority: Authority,
+}
+
+impl CheckedAddress {
+    /// The URL by which clients reach this address; `None` if it is not one of an interface.
+    pub(crate) fn url(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let is_known = !self.address.ip().is_unspecified() && self.address.port() != 0;
+        is_known.then(|| format!("{scheme}://{}", self.address))
+    }
 }
 
 /// The limits of an address; the settings with these names say what they are.
@@ -111,8 +120,8 @@ impl Api {
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
         let limits = Limits { connections, body_bytes, timeout, header_timeout }.check("api")?;
         let (tokens, names) = (Current::new(Arc::new(tokens)), [].into());
-        let confirmed = Confirmed::default();
-        Ok(Some(CheckedAddress { address, tokens, tls, names, limits, search, confirmed }))
+        let authority = Authority::default();
+        Ok(Some(CheckedAddress { address, tokens, tls, names, limits, search, authority }))
     }
 }
 
@@ -163,7 +172,7 @@ impl Paths {
         let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
         let limits = Limits { connections, body_bytes, timeout, header_timeout }.check("paths")?;
         let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
-        let confirmed = api.map_or_else(Confirmed::default, |api| api.confirmed.clone());
-        Ok(Some(CheckedAddress { address, tokens, tls, names: self.names.clone().into(), limits, search, confirmed }))
+        let authority = api.map_or_else(Authority::default, |api| api.authority.clone());
+        Ok(Some(CheckedAddress { address, tokens, tls, names: self.names.clone().into(), limits, search, authority }))
     }
 }

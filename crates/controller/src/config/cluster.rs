@@ -1,5 +1,6 @@
 //! `[cluster]` in the configuration.
 
+use super::api::CheckedAddress;
 use super::tls::certificates;
 use pathloom_cluster::Settings;
 use rustls::pki_types::pem::PemObject;
@@ -37,6 +38,10 @@ pub struct Cluster {
     pub user: Option<String>,
     /// A file with the password of the user.
     pub password_file: Option<PathBuf>,
+    /// URL by which clients reach the API of this controller. Without it: that of `api.address`.
+    pub api: Option<String>,
+    /// URL by which applications reach this controller. Without it: that of `paths.address`.
+    pub paths: Option<String>,
 }
 
 fn five_s() -> Duration {
@@ -63,12 +68,17 @@ pub struct CheckedCluster {
     /// The user and the password.
     pub(crate) user: Option<(String, String)>,
     pub(crate) member: Settings,
+    /// URL by which clients reach the API of this controller.
+    pub(crate) api: Option<String>,
+    /// URL by which applications reach this controller.
+    pub(crate) paths: Option<String>,
 }
 
 impl CheckedCluster {
-    /// The name of this controller.
-    pub(crate) fn name(&self) -> &str {
-        &self.member.name
+    /// The same, with the URLs of these addresses where the settings name none.
+    pub(crate) fn with_addresses(self, api: Option<&CheckedAddress>, paths: Option<&CheckedAddress>) -> CheckedCluster {
+        let url = |named: Option<String>, address: Option<&CheckedAddress>| named.or_else(|| address?.url());
+        CheckedCluster { api: url(self.api.clone(), api), paths: url(self.paths.clone(), paths), ..self }
     }
 }
 
@@ -104,8 +114,16 @@ impl Cluster {
         if !is_encrypted && (self.ca.is_some() || self.certificate.is_some()) {
             return Err("cluster.ca: all endpoints are http://, so certificates have no effect; write https://".into());
         }
+        for (key, url) in [("api", &self.api), ("paths", &self.paths)] {
+            if let Some(url) = url {
+                endpoint(url).map_err(|_| {
+                    format!("cluster.{key}: `{url}`; a URL as in \"http://10.0.0.1:6680\" was expected")
+                })?;
+            }
+        }
         let member = Settings::new(&self.name, &self.prefix, ttl_s);
-        Ok(CheckedCluster { endpoints, tls, user: self.user(base_dir)?, member })
+        let (api, paths) = (self.api.clone(), self.paths.clone());
+        Ok(CheckedCluster { endpoints, tls, user: self.user(base_dir)?, member, api, paths })
     }
 
     fn user(&self, base_dir: &Path) -> Result<Option<(String, String)>, String> {

@@ -4,8 +4,8 @@ mod addresses;
 mod agent_tokens;
 mod api;
 mod api_tokens;
+mod authority;
 mod cluster;
-mod confirmed;
 mod control;
 mod current;
 pub(crate) mod duration;
@@ -28,8 +28,8 @@ pub(crate) use addresses::{prefixes, HostPort};
 pub(crate) use agent_tokens::Tokens as AgentTokens;
 pub(crate) use api::{CheckedAddress, Limits as ClientLimits};
 pub(crate) use api_tokens::{Role, Tokens as ApiTokens};
+pub(crate) use authority::{Authority, Leader, May};
 pub(crate) use cluster::Endpoint;
-pub(crate) use confirmed::Confirmed;
 pub(crate) use current::Current;
 pub(crate) use registry::registry;
 pub(crate) use scheme::{is_of_process, CheckedProcess, ProcessCommand};
@@ -448,6 +448,7 @@ pub fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
     // The rates that an application sees of its paths are measured even if the scheme reads no port counters.
     control.link_loads_every = paths.as_ref().map(|_| PORTS_PERIOD);
     let cluster = config.cluster.as_ref().map(|cluster| cluster.check(base_dir)).transpose()?;
+    let cluster = cluster.map(|cluster| cluster.with_addresses(api.as_ref(), paths.as_ref()));
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = prefixes("discovery.prefixes", &config.discovery.prefixes)?;
     let fabric = Arc::new(fabric);

@@ -69,18 +69,27 @@ fn saved(hub: &mut Hub) -> Option<Vec<u8>> {
     serde_json::to_vec(&Saved { snapshot, hosts, wiring }).ok()
 }
 
-/// Stores the state in etcd, more rarely if it is large.
+/// Stores the state in etcd soon after a change that somebody waits for, and otherwise every few seconds, more rarely if it
+/// is large.
 pub(crate) async fn store_in_etcd(shared: Shared, store: Rc<StateStore>) {
     let mut fails = false;
+    let storing = &shared.tasks.storing;
+    storing.is_stored.set(true);
     loop {
-        let Some(bytes) = shared.drive(|hub, _| saved(hub)) else { return };
+        let state = shared.drive(|hub, _| saved(hub).map(|bytes| (bytes, hub.assigning.changes())));
+        let Some((bytes, changes)) = state else { return };
         let result = store.save(&bytes).await;
+        if matches!(result, Ok(true)) {
+            storing.stored.send_replace(changes);
+            shared.drive(|hub, now| hub.gauges.member.as_mut().map(|member| member.stored = Some(now)));
+        }
         if !matches!(result, Ok(true)) && !fails {
             tracing::warn!(?result, "the state is not stored in etcd; trying again");
         }
         fails = !matches!(result, Ok(true));
         let times = 1 + u32::try_from(bytes.len() >> 22).unwrap_or(u32::MAX).min(100);
-        tokio::time::sleep(ETCD_INTERVAL * times).await;
+        tokio::time::sleep(STORE_INTERVAL).await;
+        let _ = tokio::time::timeout(ETCD_INTERVAL * times, storing.changed.notified()).await;
     }
 }
 

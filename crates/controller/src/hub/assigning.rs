@@ -53,7 +53,12 @@ impl Assigning {
         self.answer.take()
     }
 
-    /// Number of changes of assignments so far. A driver that stores the state does so when the number has changed.
+    /// Notes a change that must be stored before its caller gets an answer.
+    pub(crate) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// Number of changes so far that must be stored: of assignments, and of what is out of service. A driver that stores the state does so when the number has changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }

@@ -2,15 +2,61 @@
 
 use pathloom_control::{DurationHistogram, PortStats};
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
+use serde::{Deserialize, Serialize};
 
 /// Number of message types that are counted separately; OpenFlow 1.3 has 30.
 const KINDS: usize = 32;
 
+/// The last hand-over between controllers, as etcd stores it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HandOver {
+    /// The number of the election.
+    pub election: u64,
+    /// The controller that led before.
+    pub from: Option<String>,
+    /// The controller that leads since.
+    pub to: String,
+    /// When it became the leader, in seconds since 1970.
+    pub at_s: f64,
+    /// Why the one before does not lead any more.
+    pub cause: String,
+    /// Number of hand-overs so far.
+    pub count: u64,
+}
+
+/// What a member of the cluster says about itself.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct MemberRow {
+    /// Its name.
+    pub name: String,
+    /// Its API, as clients reach it.
+    pub api: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// When it said so, in seconds since 1970 by its own clock.
+    pub said_s: f64,
+}
+
+/// A controller as a member of a cluster.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Membership {
+    /// Its name.
+    pub name: String,
+    /// The leader that it follows, if it follows one.
+    pub follows: Option<String>,
+    /// When etcd last gave the list of members.
+    pub etcd_answered: Option<Nanos>,
+    /// All members.
+    pub members: Vec<MemberRow>,
+    /// The last hand-over.
+    pub hand_over: Option<HandOver>,
+    /// When etcd last stored the leader's state.
+    pub stored: Option<Nanos>,
+}
+
 /// How a controller leads those of its fabric.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Leadership {
-    /// The name of the controller.
-    pub name: String,
     /// The number of its election.
     pub election: u64,
     /// When it became the leader.
@@ -26,7 +72,9 @@ pub(crate) struct Gauges {
     pub started: Nanos,
     /// The specification of the scheme in charge, and its start time.
     pub scheme: (String, Nanos),
-    /// How this controller leads; `None` if it is the only one.
+    /// This controller among several ones; `None` if it is the only one.
+    pub member: Option<Membership>,
+    /// How this controller leads; `None` if it is the only one, or follows.
     pub leadership: Option<Leadership>,
     /// Messages read, by their kind on the wire.
     pub kinds: [u64; KINDS],

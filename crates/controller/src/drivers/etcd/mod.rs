@@ -4,7 +4,9 @@
 mod client;
 mod election;
 mod epoch;
+mod hand_over;
 mod json;
+mod members;
 mod membership;
 mod state;
 

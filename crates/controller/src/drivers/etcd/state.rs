@@ -46,6 +46,11 @@ impl StateStore {
         StateStore { client, settings, token: Cell::new(token), place: Cell::new(1) }
     }
 
+    /// The election by which the leader leads.
+    pub(super) fn token(&self) -> Token {
+        self.token.get()
+    }
+
     /// The leader leads by another election.
     pub(super) fn renew(&self, token: Token) {
         self.token.set(token);
