@@ -1,8 +1,10 @@
 //! loom: priorities by age or by what is left, planned weights of next hops, and hosts that avoid failed paths.
 
 use crate::cases::{finish, throughputs, Case, SEARCH};
+use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::Nanos;
 use pathloom_sim::{FlowOutcome, Outcome};
+use proptest::prelude::*;
 
 const PERMUTATION: Case<'static> =
     Case { traffic: "long-lived:pattern=permutation", duration: Nanos::from_millis(60), ..SEARCH };
@@ -84,5 +86,64 @@ fn transfers_finish_whatever_fails() {
         let mut forgetful = case.start(scheme, None);
         forgetful.forget_decisions();
         assert_eq!(finish(forgetful), outcome, "{scheme}: the cache changes nothing");
+    }
+}
+
+/// Each stays connected without any one of its cables.
+const FABRICS: [&str; 5] = [
+    "fat-tree:k=4,rate=1Gbps",
+    "fat-tree:k=4,rate=1Gbps,degrade=a0_0-c0:100Mbps/a0_1-c3:50Mbps",
+    "leaf-spine:spines=2,leaves=3,hosts=3,rate=1Gbps",
+    "jellyfish:switches=10,ports=6,hosts=20,seed=1,rate=1Gbps",
+    "vl2:d0=2,d1=4,d2=4,hosts=2",
+];
+
+/// The names of a cable of a fabric, by a number that is taken modulo their count.
+fn cable(fabric: &str, number: usize) -> String {
+    let fabric = fabric_from_spec(fabric).unwrap();
+    let cables: Vec<_> = fabric.switch_cables().collect();
+    let link = fabric.link(cables[number % cables.len()]);
+    format!("{}-{}", fabric.node(link.from).name, fabric.node(link.to).name)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One cable fails for ever, and its ports may not show it. Others fail for a while. The controller may be dead.
+    #[test]
+    fn no_message_waits_for_ever(
+        fabric in prop::sample::select(&FABRICS[..]),
+        announced in prop::sample::select(&["0", "0.5", "1"][..]),
+        part in prop::sample::select(&["react=on", "react=off", "plan=off", "levels=1"][..]),
+        is_alone: bool,
+        for_ever in (0..256usize, 2..12u32, any::<bool>()),
+        for_a_while in prop::collection::vec((0..256usize, 2..12u32, 1..20u32), 0..3),
+        seed in 0..1000u64,
+    ) {
+        // A pair of a Jellyfish may have one shortest path alone, so a controller must know that it has failed.
+        let has_spares = !fabric.starts_with("jellyfish");
+        let mut faults: Vec<String> = Vec::new();
+        if is_alone && has_spares {
+            faults.push("1us:controller-kill".into());
+        }
+        let (number, ms, is_silent) = for_ever;
+        let failed = cable(fabric, number);
+        // Hosts that do not react may send the same packet into a failed cable again and again. A plan may leave one path to a
+        // pair, and changes only if the controller learns of something.
+        let is_silent = is_silent && has_spares && part != "react=off" && !fabric.contains("degrade");
+        faults.push(if is_silent { format!("{ms}ms:loss:{failed}:1") } else { format!("{ms}ms:down:{failed}") });
+        for (number, ms, long_ms) in for_a_while {
+            let name = cable(fabric, number);
+            if name != failed {
+                faults.extend([format!("{ms}ms:down:{name}"), format!("{}ms:up:{name}", ms + long_ms)]);
+            }
+        }
+        let (traffic, duration) = ("web-search:load=0.4,max_size=300KB", Nanos::from_millis(10));
+        let faults = faults.join(",");
+        let case = Case { fabric, traffic, faults: &faults, duration, drain: 30_000, seed };
+        let scheme = format!("loom:announced={announced},{part}");
+        let outcome = case.run(&scheme, None);
+        let waiting = outcome.flows.iter().filter(|flow| flow.finish.is_none()).count();
+        prop_assert_eq!(waiting, 0, "{} on {} with {}, seed {}", scheme, fabric, faults, seed);
     }
 }

@@ -5,7 +5,7 @@ use crate::packets::{
     TELEMETRY_BYTES,
 };
 use crate::roce::{self, RoceReceiver, RoceSender, RoceSettings};
-use crate::uec::{self, NetworkTraits, UnorderedReceiver, UnorderedSender, UnorderedSettings};
+use crate::uec::{self, EntropyChoice, NetworkTraits, UnorderedReceiver, UnorderedSender, UnorderedSettings};
 use pathloom_model::Nanos;
 
 /// Settings of a transport that acknowledges packets.
@@ -66,6 +66,21 @@ impl PacketSettings {
     /// Whether the sender chooses the entropy of each packet; otherwise the scheme of its host does.
     pub fn chooses_entropy(&self) -> bool {
         matches!(self, PacketSettings::Uec(_))
+    }
+
+    /// The entropy with which a receiver answers a packet of this entropy, if so many packets have arrived again. It is the
+    /// same, except where senders keep away from failed paths: a packet comes again if its answer was lost, so its way back
+    /// may have failed. Then the answer takes another one, which does not depend on the entropy of the packet alone.
+    pub fn way_back(&self, entropy: u32, repeated: u32) -> u32 {
+        match self {
+            PacketSettings::Uec(settings) if entropy > 0 && settings.entropy == EntropyChoice::Freezing => {
+                let count = settings.paths.max(1).next_power_of_two();
+                // A multiple of the golden ratio: successive ones are far apart, and follow no short cycle.
+                let shift = repeated.wrapping_mul(0x9E37_79B9) >> 16;
+                (entropy - 1).wrapping_add(shift) % count + 1
+            }
+            _ => entropy,
+        }
     }
 
     /// The sender of a transfer of this many bytes. The seed determines its random choices.

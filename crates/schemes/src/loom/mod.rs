@@ -32,6 +32,7 @@ pub(crate) const ENTRY: Entry = Entry {
         paper: "docs/loom.md",
         keys: &[
             ("hosts", "pull", "pull (receivers pull packets, as NDP does) or tcp (DCTCP that tolerates reordering)"),
+            ("window", "3", "the most on its way to a receiver that pulls, in first windows, 1 to 100"),
             ("react", "on", "whether pulled hosts avoid paths that lose packets (entropy=freezing of ndp)"),
             ("plan", "on", "whether the controller plans weights where paths differ; off: weights by capacity"),
             ("gap", "1ms", "least time between two plans"),
@@ -46,8 +47,9 @@ pub(crate) const ENTRY: Entry = Entry {
         let pull = spec.choice("hosts", &[("pull", true), ("tcp", false)])?.unwrap_or(true);
         let transport = match pull {
             true => {
+                let window = spec.number("window", 1.0, 100.0)?.unwrap_or(3.0);
                 let entropy = if spec.flag("react")?.unwrap_or(true) { "freezing" } else { "oblivious" };
-                TransportSpec::parse(&format!("ndp:window=3,ack_bytes=16KB,paths=65536,entropy={entropy}"))?
+                TransportSpec::parse(&format!("ndp:window={window},ack_bytes=16KB,paths=65536,entropy={entropy}"))?
             }
             false => TransportSpec::parse("dctcp")?.tolerating(Some(Reordering::Window)),
         };

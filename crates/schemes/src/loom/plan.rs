@@ -137,26 +137,35 @@ fn weights(view: &View, demands: &Demands) -> Answer {
 /// divides little more than what fits.
 fn divide(capacities: &[f64], places: &[Destination]) -> (Shares, u32) {
     let mut wanted = places.to_vec();
-    let (mut best, mut most, mut rounds) = (by_capacity(capacities, places), 0.0, 0);
-    for _ in 0..PASSES {
+    let mut best = by_capacity(capacities, places);
+    let mut fits = fitting(capacities, places, &best);
+    let (mut most, mut rounds) = (sum(&fits), 0);
+    for pass in 0..PASSES {
         let found = split(capacities, &wanted, &best, MOST_ROUNDS);
         rounds += found.rounds;
         let fitting = fitting(capacities, places, &found.shares);
-        let sum: f64 = fitting.iter().flatten().sum();
-        if sum <= most * (1.0 + LEAST_GAIN) {
+        // The first pass may be worse than shares by capacity, because it makes room for traffic that does not fit.
+        let least = if pass == 0 { 1.0 - ROUNDING } else { 1.0 + LEAST_GAIN };
+        if sum(&fitting) > most * least {
+            (best, most, fits) = (found.shares, sum(&fitting), fitting);
+            if found.utilisation.iter().all(|&used| used <= 1.0) {
+                break;
+            }
+        } else if pass > 0 {
             break;
         }
-        (best, most) = (found.shares, sum);
-        if found.utilisation.iter().all(|&used| used <= 1.0) {
-            break;
-        }
-        for (wanted, (places, fitting)) in wanted.iter_mut().zip(places.iter().zip(&fitting)) {
-            for (wanted, (place, fits)) in wanted.iter_mut().zip(places.iter().zip(fitting)) {
+        for (wanted, (places, fits)) in wanted.iter_mut().zip(places.iter().zip(&fits)) {
+            for (wanted, (place, fits)) in wanted.iter_mut().zip(places.iter().zip(fits)) {
                 wanted.entering = place.entering.min(fits * ROOM_TO_GROW);
             }
         }
     }
     (best, rounds)
+}
+
+/// All of this traffic together.
+fn sum(traffic: &[Vec<f64>]) -> f64 {
+    traffic.iter().flatten().sum()
 }
 
 /// The graph of shortest paths from these ToRs to another one; `None` if there is no path.
@@ -207,3 +216,6 @@ fn rounded(shares: &[f64]) -> Vec<u16> {
     }
     shares.iter().map(|share| (share / largest * MOST_WEIGHT).round() as u16).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,11 +230,17 @@ impl PacketFlows {
     /// Data have reached their receiver.
     fn take_data<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, packet: &Packet) {
         let slot = packet.slot();
-        let flow = self.get(slot);
+        let flow = &mut self.slots[slot];
         flow.entropy = packet.entropy();
         let arrived = arrived(packet);
         let loads = run.network.links.telemetry.as_mut().map_or_else(Vec::new, |telemetry| telemetry.take(packet));
+        let received = flow.receiver.received_packets();
         let report = flow.receiver.handle_data(&arrived);
+        let is_repeated = arrived.retransmission && flow.receiver.received_packets() == received;
+        if is_repeated && arrived.trimmed.is_none() {
+            flow.repeated += 1;
+            flow.entropy = self.settings.way_back(flow.entropy, flow.repeated);
+        }
         let notice = flow.receiver.gives_notice(to_nanos(run.now), &arrived);
         if !flow.delivered && flow.size.is_some_and(|size| flow.receiver.received_bytes() >= size) {
             self.finish(shared, run, slot);

@@ -75,6 +75,14 @@ impl Entropies {
         }
     }
 
+    /// Nothing was heard of what was sent since the last time-out. If as many packets are sent again each time, each could
+    /// meet the same path each time. So numbers go on from another one.
+    pub(crate) fn note_silence(&mut self, rng: &mut Pcg32) {
+        if let Entropies::Freezing(freezing) = self {
+            freezing.rounds = Rounds { next: rng.random_range(0..freezing.rounds.count), ..freezing.rounds };
+        }
+    }
+
     /// A packet seems lost, the `place`th that was sent.
     pub(crate) fn note_loss(&mut self, now: Nanos, place: u64, entropy: u32) {
         match (self, entropy.checked_sub(1)) {

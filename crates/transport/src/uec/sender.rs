@@ -352,6 +352,9 @@ impl PacketSender for UnorderedSender {
             self.order.pop_front();
             self.counters.timeouts += u64::from(self.lose(now, at, number));
         }
+        if self.backoff > 0 {
+            self.entropies.note_silence(&mut self.rng);
+        }
         self.backoff = (self.backoff + 1).min(MOST_BACKOFF);
         self.tidy();
     }

@@ -43,6 +43,8 @@ pub(super) struct Flow {
     /// Time that the receiver's link needs for a full packet, and entropy of the last packet that arrived.
     pub(super) frame_ps: Ps,
     pub(super) entropy: u32,
+    /// Number of packets that have arrived again.
+    pub(super) repeated: u32,
     /// Time of the sender's timer event in the agenda; [`NEVER`] if there is none.
     pub(super) timer: Ps,
     pub(super) sender: AnySender,
@@ -75,6 +77,7 @@ impl Flow {
             has_pull_turn: false,
             frame_ps: 0,
             entropy: 0,
+            repeated: 0,
             timer: NEVER,
             sender,
             receiver,
