@@ -15,6 +15,7 @@ from pathloom.cli import (
     compare,
     controller,
     diff,
+    export,
     fabric,
     lab,
     lists,
@@ -46,6 +47,7 @@ app.command("show")(show.show)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(artefact.app, name="artefact")
 app.add_typer(fabric.app, name="fabric")
+app.add_typer(export.app, name="export")
 app.add_typer(lists.schemes, name="scheme")
 app.add_typer(lists.transports, name="transport")
 app.add_typer(lists.traffic, name="traffic")
