@@ -31,6 +31,13 @@ const MOST_LISTED = 16;
 /** Alternatives of a flow that are compared. */
 const MOST_PATHS = 256;
 
+/** Returns the names of two nodes that are far apart: hosts, where there are any. */
+function exampleOf({ nodes }: Fabric): string {
+  const hosts = nodes.filter(({ tier }) => tier === "host");
+  const some = hosts.length > 1 ? hosts : nodes;
+  return `${some[0]?.name ?? ""} ${some[some.length - 1]?.name ?? ""}`;
+}
+
 export class Explorer {
   readonly element: HTMLElement;
   readonly view: FabricView;
@@ -57,7 +64,7 @@ export class Explorer {
     this.folds = folds;
     const found = h("ul", { class: "found", "aria-label": "Found" });
     const search = h("input", {
-      type: "search", placeholder: "Find a node, or two: e0_0 a0_1", "aria-label": "Find a node or a link",
+      type: "search", placeholder: `Find a node, or two: ${exampleOf(fabric)}`, "aria-label": "Find a node or a link",
       oninput: () => this.find(search.value, found),
       onkeydown: (event: KeyboardEvent) => event.key === "Enter" && found.querySelector("button")?.click(),
     });

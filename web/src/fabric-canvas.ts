@@ -445,9 +445,10 @@ export class FabricCanvas {
     const colours = scale();
     const unit = this.unit();
     this.links.copy(this.idle);
-    // Where only one half of a cable carries something, the other half shows where the cable goes on.
+    // Where only one half of a cable carries something, the other half shows where the cable goes on. It is grey, and no
+    // darker (in dark mode: no brighter) than a busy half.
     const busy = (link: number) => this.states(link) === "up" && stepOf(this.frame?.[link] ?? 0) > 0;
-    this.lines(this.links, places, steps[0]!.filter((link) => busy(link ^ 1)), unit, pixelOf(context, styled("--quiet")));
+    this.lines(this.links, places, steps[0]!.filter((link) => busy(link ^ 1)), unit, pixelOf(context, styled("--idle-half")));
     for (let step = 1; step < STEPS; step++) {
       this.lines(this.links, places, steps[step]!, unit * (1 + step * 0.28), pixelOf(context, colours[step]!));
     }

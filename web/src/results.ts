@@ -30,6 +30,9 @@ export interface About {
   schemes: SchemeFigures[];
   /** Pairs of a time and the links that are down from then on. */
   down: [number, number[]][];
+  /** Whether the folder has a report, and names and titles of the pictures in it. */
+  report: boolean;
+  pictures: [string, string][];
 }
 
 export interface Flow {

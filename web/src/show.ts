@@ -20,6 +20,17 @@ export async function show(): Promise<void> {
   await new Page(about, fabric).begin();
 }
 
+/** Links to the report of the result, and to the first of its pictures of ranks if it has any. */
+function reportLinks(about: About): HTMLElement[] {
+  if (!about.report) return [];
+  const link = (to: string, text: string, title: string) => h("a", { href: `report.html${to}`, target: "_blank", title }, text);
+  const ranks = about.pictures.find(([name]) => name.startsWith("rank-"));
+  return [
+    ...(ranks ? [link(`#${ranks[0]}`, "Ranks", "What each rank of the job does over time, and which pairs are slow")] : []),
+    link("", "Report", "All tables and pictures on one page"),
+  ];
+}
+
 class Page {
   private readonly bar = new TimeBar(false);
   private readonly explorer: Explorer;
@@ -68,7 +79,7 @@ class Page {
       void this.choose(schemes.value, Number(number));
       if (this.view === "race") void this.race.setRun(Number(number));
     });
-    replace(byId("choices"), schemes, this.about.runs.length > 1 && runs);
+    replace(byId("choices"), schemes, this.about.runs.length > 1 && runs, ...reportLinks(this.about));
     this.take(address().shown, schemes, runs);
     await this.choose(schemes.value, Number(runs.value));
     const list: [string, string, HTMLElement][] = [["fabric", "Fabric", this.explorer.element], ["race", "Race", this.race.element], ["matrix", "Matrix", this.matrix.element]];

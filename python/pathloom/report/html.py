@@ -99,7 +99,8 @@ def figure_blocks(plots: Sequence[Plot]) -> str:
 
 def _figure_block(plot: Plot) -> str:
     return (
-        f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
+        f'<h2 id="{escape(plot.name)}">{escape(plot.title)}</h2>\n'
+        f"<figure><figcaption>{escape(plot.says)}</figcaption>"
         f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Mapping
 from functools import cached_property
@@ -36,6 +37,10 @@ _FLOW_COLUMNS = [
 _ORDERS = {"flow": False, "age_s": True, "slowdown": True, "throughput": False, "retransmits": True, "start_s": False}
 """By which columns flows are sorted, and whether the largest value comes first."""
 
+REPORT = "report.html"
+_PICTURE = re.compile(r'<h2 id="([\w-]+)">([^<]+)</h2>')
+"""The heading of a picture in a report: its name and its title."""
+
 
 class NotFound(Exception):
     """The page asked for something that the result does not have."""
@@ -59,6 +64,7 @@ class Results:
         self._lock = threading.RLock()
         self._tables: dict[str, pl.DataFrame | None] = {}
         self._pieces: dict[tuple[str, str, int], pl.DataFrame] = {}
+        self.report = _report(loaded.path)
         self._fabric = _fabric(loaded.path, loaded.summary["settings"], self._links)
 
     def about(self) -> dict[str, Any]:
@@ -78,6 +84,8 @@ class Results:
             "has_ways": self._table("way-series") is not None,
             "runs": runs,
             "schemes": [_figures(scheme) for scheme in self.record["schemes"]],
+            "report": self.report is not None,
+            "pictures": _PICTURE.findall((self.report or b"").decode(errors="replace")),
             "down": self._down,
         }
 
@@ -234,6 +242,13 @@ class Results:
                     raise NotFound(f"the result has no run {run} of {scheme}")
                 self._pieces[key] = rows
             return self._pieces[key]
+
+
+def _report(folder: Path) -> bytes | None:
+    try:
+        return (folder / REPORT).read_bytes()
+    except OSError:
+        return None  # A result may have been moved without its report.
 
 
 def _read(path: Path) -> pl.DataFrame:

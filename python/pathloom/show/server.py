@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
-from pathloom.show.results import MOST_FRAMES, NotFound, Results
+from pathloom.show.results import MOST_FRAMES, REPORT, NotFound, Results
 
 STATIC = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -28,6 +28,8 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
+"""The report is one file, with its styles and pictures inside. It has no script."""
 _SOURCE = 'data-source="controller"'
 """Attribute of `index.html` that names the source of its data. The controller serves the file unchanged."""
 
@@ -68,7 +70,7 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, results: Results, host: str, port: int) -> None:
         """Starts to listen. Raises `PathloomError` if that is not possible."""
-        self.answers = _answers(results)
+        self.answers, self.report = _answers(results), results.report
         page = files("pathloom.web")
         self.static = {path: ((page / name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
         index, kind = self.static["/"]
@@ -111,6 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path in self.server.static:
             content, kind = self.server.static[parts.path]
             return self._send(200, content, kind)
+        if parts.path == f"/{REPORT}" and self.server.report is not None:
+            return self._send(200, self.server.report, "text/html; charset=utf-8", _REPORT_POLICY)
         answer = self.server.answers.get(parts.path)
         if answer is None:
             return self._problem(404, f"nothing is at {parts.path}")
@@ -131,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _problem(self, status: int, what: str) -> None:
         self._send(status, json.dumps({"status": status, "detail": what}).encode(), "application/problem+json")
 
-    def _send(self, status: int, content: bytes, kind: str) -> None:
+    def _send(self, status: int, content: bytes, kind: str, policy: str = _POLICY) -> None:
         packed = len(content) > LEAST_PACKED and "gzip" in self.headers.get("Accept-Encoding", "")
         content = gzip.compress(content, compresslevel=1) if packed else content
         self.send_response(status)
@@ -139,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Security-Policy", _POLICY)
+        self.send_header("Content-Security-Policy", policy)
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-cache")
         self.end_headers()
