@@ -21,15 +21,35 @@ from pathloom.cli.options import (
     JsonOption,
     SeedOption,
     job_count,
-    out_folder,
     seed_number,
     show_help_if_alone,
 )
 from pathloom.cli.remote import CaOption, TokenOption, UrlOption
 from pathloom.cli.settings_options import whole_number
+from pathloom.cli.twin_options import (
+    AnswerFolderOption,
+    AtOption,
+    BudgetOption,
+    ControllerOption,
+    DurationOption,
+    FabricOption,
+    FolderOption,
+    ForkArgument,
+    ForkFileOption,
+    LearnOption,
+    LedgerOption,
+    LedgerToFillOption,
+    MeasureOption,
+    NamesOption,
+    QuestionsArgument,
+    RecordsOption,
+    RunOption,
+    RunsOption,
+    SchemeOption,
+    TransportOption,
+)
 from pathloom.errors import bad_input
 from pathloom.experiments.settings.model import MOST_RUNS
-from pathloom.experiments.settings.setting import NETWORK, OUTPUT, RUNS, WHAT
 from pathloom.remote import DEFAULT_URL
 
 if TYPE_CHECKING:
@@ -47,74 +67,23 @@ app = App(
 )
 
 DEFAULT_FORK = Path("now.plf")
-LedgerToFillOption = Annotated[
-    Path | None,
-    typer.Option("--ledger", metavar="FILE", help="Keep the predictions in this ledger.", rich_help_panel=OUTPUT),
-]
-LedgerOption = Annotated[
-    Path, typer.Option("--ledger", metavar="FILE", help="Ledger of the predictions, as ask has made it.")
-]
 DEFAULT_LEDGER = Path("twin.sqlite")
 MOST_QUESTIONS, MOST_PATHS = 10**9, 1000
 
 
 @app.command("fork")
 def fork_command(
-    controller: Annotated[
-        str | None,
-        typer.Option("--controller", metavar="URL", help="API of a running controller.", rich_help_panel=WHAT),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FOLDER", help="Results of a simulated run, which is repeated.", rich_help_panel=WHAT
-        ),
-    ] = None,
-    records: Annotated[
-        Path | None,
-        typer.Option(
-            "--records",
-            metavar="FILE",
-            help="Flow records, CSV or Parquet: start_s, src, dst, bytes, end_s; needs --fabric.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at", metavar="TIME", help="Time of the run, or since the first flow: 5s.", rich_help_panel=WHAT
-        ),
-    ] = None,
-    fabric: Annotated[
-        str | None, typer.Option("--fabric", metavar="SPEC", help="Fabric of --records.", rich_help_panel=WHAT)
-    ] = None,
-    scheme: Annotated[
-        str | None,
-        typer.Option(
-            "--scheme",
-            metavar="SPEC",
-            help="Scheme of --records, or one of those in FOLDER.  [default: ecmp, or the first]",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    run: Annotated[str, typer.Option("--run", metavar="N", help="Which run of FOLDER.", rich_help_panel=WHAT)] = "1",
-    learn: Annotated[
-        str,
-        typer.Option(
-            "--learn", metavar="TIME", help="Watch the controller this long to learn arrivals.", rich_help_panel=WHAT
-        ),
-    ] = "10s",
-    transport: Annotated[
-        str | None,
-        typer.Option("--transport", metavar="SPEC", help="Transport of the hosts.", rich_help_panel=NETWORK),
-    ] = None,
-    names: Annotated[
-        bool,
-        typer.Option("--names", help="Keep names of hosts; by default they become h0, h1, …", rich_help_panel=OUTPUT),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="File of the fork.", rich_help_panel=OUTPUT)
-    ] = DEFAULT_FORK,
+    controller: ControllerOption = None,
+    folder: FolderOption = None,
+    records: RecordsOption = None,
+    at: AtOption = None,
+    fabric: FabricOption = None,
+    scheme: SchemeOption = None,
+    run: RunOption = "1",
+    learn: LearnOption = "10s",
+    transport: TransportOption = None,
+    names: NamesOption = False,
+    out: ForkFileOption = DEFAULT_FORK,
     token_file: TokenOption = None,
     ca: CaOption = None,
 ) -> int:
@@ -190,49 +159,16 @@ def _say_what_was_found(forked: Fork, out: Path) -> None:
 
 @app.command("ask")
 def ask_command(
-    fork: Annotated[Path, typer.Argument(metavar="FORK", help="File of `pathloom twin fork`.")],
-    questions: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="QUESTION…",
-            help="drain:SWITCH cut:CABLE fail:WHAT degrade:CABLE=RATE loss:CABLE=SHARE add:CABLE scheme:NAME "
-            "load:x1.2, several joined by +",
-        ),
-    ],
-    measure: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            metavar="MEASURE",
-            help="What should be good: p99-fct-small, worst-pair, mean-throughput or completion.",
-            rich_help_panel=WHAT,
-        ),
-    ] = "mean-throughput",
-    duration: Annotated[
-        str, typer.Option("--duration", metavar="TIME", help="How long flows arrive in a fork.", rich_help_panel=RUNS)
-    ] = "1s",
-    runs: Annotated[
-        str, typer.Option("--runs", metavar="N", help="Forks of each alternative.", rich_help_panel=RUNS)
-    ] = "5",
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            "--budget", metavar="TIME", help="Start no further fork after this time, but two.", rich_help_panel=RUNS
-        ),
-    ] = None,
+    fork: ForkArgument,
+    questions: QuestionsArgument,
+    measure: MeasureOption = "mean-throughput",
+    duration: DurationOption = "1s",
+    runs: RunsOption = "5",
+    budget: BudgetOption = None,
     seed: SeedOption = None,
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            parser=out_folder,
-            metavar="FOLDER",
-            help="Folder for answer.json and a picture.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    out: AnswerFolderOption = None,
     ledger: LedgerToFillOption = None,
     json: JsonOption = None,
 ) -> int:
