@@ -320,13 +320,27 @@ impl Hosts {
         self.tcp.subflows.at(slot)
     }
 
+    /// Connections of several subflows under way, with the bytes that they have delivered in order.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.tcp.delivered_by_connections().map(|(transfer, [in_order, _])| (transfer, in_order))
+    }
+
+    /// Bytes of a connection that no subflow has been given; `None` if it has no end or is over.
+    pub(crate) fn unassigned_bytes(&self, transfer: u32) -> Option<u64> {
+        self.tcp.unassigned_bytes(transfer)
+    }
+
     /// Moves a subflow to a time that is later by `time`. Meanwhile it has done this work, of which the delivered bytes
     /// must be fewer than it has not sent.
     pub(crate) fn skip(&mut self, slot: usize, time: Ps, work: &Work) {
-        let subflow = self.tcp.subflows.get(slot);
-        let has_bytes = subflow.translate(time, work.delivered_bytes);
+        let has_bytes = self.tcp.subflows.get(slot).translate(time, work);
         debug_assert!(has_bytes, "a jump ends before a flow finishes");
-        self.shared.transfers.add_skipped(subflow.transfer, work);
+    }
+
+    /// The same for a connection, whose subflows are moved by themselves.
+    pub(crate) fn skip_connection(&mut self, transfer: u32, time: Ps, bytes: u64) {
+        let has_bytes = self.tcp.translate_connection(transfer, to_nanos(time), bytes);
+        debug_assert!(has_bytes, "a jump ends before a connection finishes");
     }
 
     /// See [`Tcp::least_time_left`].

@@ -28,8 +28,9 @@ use steady::Steady;
 
 /// Time between two looks at a run before the first round-trip time is known.
 const FIRST_SPACING: Ps = 100_000_000;
-/// Shortest time between two readings.
-const LEAST_SPACING: Ps = 10_000_000;
+/// Round trips of the slowest flow between two readings, and the shortest that counts.
+const ROUND_TRIPS: Ps = 4;
+const LEAST_ROUND_TRIP: Ps = 10_000_000;
 
 /// What was skipped of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,8 +94,8 @@ pub(crate) fn refusal(
     if settings.needs.paces && settings.control.enforcement != Enforcement::Host {
         return Some("meters of switches limit flows");
     }
-    if !matches!(settings.transport, TransportSpec::Tcp(_)) {
-        return Some("only TCP with one connection for each transfer is skipped");
+    if !matches!(settings.transport, TransportSpec::Tcp(_) | TransportSpec::Mptcp(_)) {
+        return Some("hosts use parallel streams, or acknowledge packets");
     }
     transfers.any_under_way().then_some("transfers are under way at the start")
 }
@@ -209,7 +210,7 @@ impl Skip {
         }
         if self.readings.is_first() {
             let longest = sim.hosts.live_subflows().filter_map(|(_, subflow)| subflow.sender.smoothed_rtt()).max();
-            self.readings.set_spacing(to_ps(longest.unwrap_or_default()).max(LEAST_SPACING));
+            self.readings.set_spacing(ROUND_TRIPS * to_ps(longest.unwrap_or_default()).max(LEAST_ROUND_TRIP));
         }
         match self.readings.steady() {
             Ok(Some(steady)) => return self.begin_phase(sim, steady),
@@ -249,6 +250,7 @@ fn reading<T: Tap>(sim: &Simulation<T>) -> Result<Reading, &'static str> {
     Ok(Reading {
         at: sim.now,
         flows,
+        connections: sim.hosts.connections().collect(),
         links: sim.network.links.of_fabric().iter().map(LinkCounts::of).collect(),
         rare: [copied, dropped_at_switches, misdelivered],
     })

@@ -10,10 +10,11 @@ use crate::packet::{Direction, Packet};
 use crate::sack_options::SackOptions;
 use crate::store::grow;
 use crate::time::{to_nanos, Ps, NEVER};
+use crate::transfers::Work;
 use crate::trusted::{fetch_byte, LINE};
 use pathloom_model::Nanos;
 use pathloom_scheme::Acknowledged;
-use pathloom_transport::{Receiver, Sender, Settings};
+use pathloom_transport::{Receiver, Sender, Settings, SkippedWork};
 use std::mem::offset_of;
 use std::ops::Range;
 
@@ -261,16 +262,18 @@ impl Subflow {
         Err(Some(earlier))
     }
 
-    /// Moves every time of the subflow by `by`, and brings its end nearer by `bytes`, which its receiver counts as
-    /// delivered elsewhere. Returns whether so many bytes are left; if not, nothing changes.
-    pub(crate) fn translate(&mut self, by: Ps, bytes: u64) -> bool {
-        if !self.sender.translate(to_nanos(by), bytes) {
+    /// Moves every time of the subflow by `by`. Meanwhile it has done this work, of which the delivered bytes bring its end
+    /// nearer. Returns whether so many bytes are left; if not, nothing changes.
+    pub(crate) fn translate(&mut self, by: Ps, work: &Work) -> bool {
+        let Work { delivered_bytes: bytes, retransmits, timeouts, timeout_wait: waited, .. } = *work;
+        if !self.sender.translate(to_nanos(by), &SkippedWork { bytes, retransmits, timeouts, waited }) {
             return false;
         }
         if self.size < NOT_KNOWN_YET {
             self.size -= bytes;
         }
-        self.receiver.translate(to_nanos(by));
+        self.packets_sent += work.packets;
+        self.receiver.translate(to_nanos(by), work.segments, work.reordered);
         for timer in [&mut self.sender_timer, &mut self.receiver_timer].into_iter().filter(|timer| **timer != NEVER) {
             *timer += by;
         }

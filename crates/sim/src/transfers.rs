@@ -314,13 +314,6 @@ impl Transfers {
         }
     }
 
-    /// Adds what a transfer has done in a time that was skipped.
-    pub(crate) fn add_skipped(&mut self, transfer: u32, work: &Work) {
-        let record = &mut self.records[transfer as usize];
-        record.closed.merge(work);
-        add_wait(&mut record.waited, work.timeout_wait);
-    }
-
     /// A connection has finished, or has been stopped, after it has delivered this many bytes.
     pub(crate) fn end_connection(&mut self, transfer: u32, delivered_bytes: u64) {
         let record = &mut self.records[transfer as usize];
@@ -379,7 +372,7 @@ impl Transfers {
 }
 
 impl Work {
-    /// What a subflow outside MPTCP has done by `now`.
+    /// What a subflow has done by `now`, on its own.
     pub(crate) fn of(subflow: &Subflow, now: Nanos) -> Work {
         let mut work = Work::default();
         work.add(subflow, now);
@@ -408,12 +401,6 @@ impl Work {
         }
     }
 
-    /// Adds the counts of `more`.
-    fn merge(&mut self, more: &Work) {
-        let (window_bytes, least_wait) = (self.window_bytes, self.least_wait);
-        *self = Work { window_bytes, least_wait, ..self.combine(more, u64::saturating_add) };
-    }
-
     fn add(&mut self, subflow: &Subflow, now: Nanos) {
         self.retransmits += subflow.sender.retransmits();
         self.timeouts += subflow.sender.timeouts();
@@ -424,8 +411,9 @@ impl Work {
             let whole = |wait: &TimeoutWait| wait.initial.0 + wait.sampled.0;
             self.least_wait = self.least_wait.into_iter().chain([wait]).min_by_key(whole);
         } else {
-            self.delivered_bytes += subflow.receiver.delivered_bytes();
-            self.arrived_bytes += subflow.receiver.arrived_bytes();
+            let skipped = subflow.sender.skipped_bytes();
+            self.delivered_bytes += subflow.receiver.delivered_bytes() + skipped;
+            self.arrived_bytes += subflow.receiver.arrived_bytes() + skipped;
             add_wait(&mut self.timeout_wait, wait);
         }
         self.packets += subflow.packets_sent;

@@ -67,7 +67,7 @@ fn flows_without_end_keep_their_rates() {
             assert!(mean_size(&errors) < 0.01, "{transport} {seed}: {errors:?}");
             for (exact, other) in packets.links.iter().zip(&skip.links) {
                 let [exact, other] = [exact, other].map(|link| (link.sent_bytes as f64, link.mean_queue));
-                assert!((other.0 - exact.0).abs() < 0.01 * exact.0 + 20_000.0, "{transport}: {other:?} of {exact:?}");
+                assert!((other.0 - exact.0).abs() < 0.02 * exact.0 + 20_000.0, "{transport}: {other:?} of {exact:?}");
                 assert!((other.1 - exact.1).abs() < 0.1 * exact.1 + 0.5, "{transport}: {other:?} of {exact:?}");
             }
             let [exact, other] = [&packets, &skip].map(|outcome| outcome.packets);
@@ -133,8 +133,8 @@ fn what_cannot_be_skipped_says_why_and_has_the_result_of_packets() {
         ("drill", None, "choose a path for each packet"),
         ("conga", None, "choose a path for each packet"),
         ("rps", None, "choose a path for each packet"),
-        ("ecmp", Some("mptcp:subflows=2"), "one connection"),
-        ("ecmp", Some("uec"), "only TCP"),
+        ("parallel-tcp", None, "parallel streams"),
+        ("ecmp", Some("uec"), "acknowledge packets"),
         ("ecmp", None, ""),
     ] {
         let programs = || pathloom_schemes::parse(scheme).unwrap().deployment();
@@ -192,7 +192,7 @@ fn schemes_with_a_controller_do_what_they_would() {
     for scheme in ["hedera:period=500ms", "ofpt:period=500ms", "lessor:min_period=200ms,period=500ms"] {
         let run = |fidelity| finish(start(case.settings(scheme, Some("dctcp")), fidelity));
         let ((packets, _), (skip, run)) = (run(Fidelity::Packets), run(Fidelity::Skip));
-        assert!(skipped(&run).time > ms(1500), "{scheme}: {:?}", skipped(&run));
+        assert!(skipped(&run).time > ms(1000), "{scheme}: {:?}", skipped(&run));
         assert!(packets.control.polls >= 4, "{scheme}");
         assert_eq!(packets.control, skip.control, "{scheme}: the counters that it reads decide what it does");
         let errors = errors(&packets, &skip, goodput);
@@ -209,4 +209,28 @@ fn ports_with_several_queues_are_not_skipped() {
     let ((packets, _), (skip, run)) = (finish(of(Fidelity::Packets)), finish(of(Fidelity::Skip)));
     assert!(skipped(&run).obstacle.unwrap().contains("several queues"), "{:?}", skipped(&run));
     assert_eq!(packets, skip);
+}
+
+#[test]
+fn connections_of_several_subflows_are_skipped_as_a_whole() {
+    // The receive window limits each connection, so that no segment is lost.
+    let flows = [(0, 0, 3, None), (50, 1, 4, Some(30_000_000)), (90, 2, 5, Some(20_000_000))];
+    for transport in ["mptcp:subflows=2,rwnd=40KB", "mptcp:subflows=3,cc=uncoupled,rwnd=24KB,handshake=off"] {
+        let of = || dumbbell(&flows, transport, "", ms(1500));
+        let (packets, _) = finish(start(of(), Fidelity::Packets));
+        let (skip, run) = finish(start(of(), Fidelity::Skip));
+        assert!(skipped(&run).time > ms(600), "{transport}: {:?}", skipped(&run));
+        for (exact, other) in packets.flows.iter().zip(&skip.flows) {
+            let end = |flow: &pathloom_sim::FlowOutcome| flow.finish.unwrap_or(ms(1500)).as_secs_f64();
+            assert!((end(other) / end(exact) - 1.0).abs() < 0.01, "{transport}: {other:?} of {exact:?}");
+            let share = other.delivered_bytes as f64 / exact.delivered_bytes as f64;
+            assert!((share - 1.0).abs() < 0.01, "{transport}: {other:?} of {exact:?}");
+            assert_eq!(other.arrived_bytes >= other.delivered_bytes, exact.arrived_bytes >= exact.delivered_bytes);
+            let of_subflows = |outcome: &Outcome| {
+                let own = outcome.subflows.iter().filter(|one| one.transfer == exact.index);
+                own.map(|one| one.delivered_bytes).sum::<u64>() as f64
+            };
+            assert!((of_subflows(&skip) / of_subflows(&packets) - 1.0).abs() < 0.01, "{transport}");
+        }
+    }
 }

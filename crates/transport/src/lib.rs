@@ -50,7 +50,7 @@ pub use keys::transports;
 pub use listing::{TransportKey, TransportName};
 pub use receiver::Receiver;
 pub use sack::{SackBlocks, DUP_THRESH};
-pub use sender::{Segment, SegmentKind, Sender, Standing, TimeoutWait};
+pub use sender::{Segment, SegmentKind, Sender, SkippedWork, Standing, TimeoutWait};
 pub use settings::{Reordering, Settings, TransportSpec, HEADER_BYTES};
 pub use timer_clock::TimerClock;
 pub use window::laws::CongestionControl;

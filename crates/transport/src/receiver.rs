@@ -72,9 +72,12 @@ impl Receiver {
         self.segments
     }
 
-    /// Moves the time of a delayed acknowledgement by `by`.
-    pub fn translate(&mut self, by: Nanos) {
+    /// Moves the time of a delayed acknowledgement by `by`, and counts segments that have arrived meanwhile, of which some
+    /// were reordered.
+    pub fn translate(&mut self, by: Nanos, segments: u32, reordered: u32) {
         self.ack_due = self.ack_due.map(|at| at + by);
+        self.segments = self.segments.saturating_add(segments);
+        self.reordered = self.reordered.saturating_add(reordered);
     }
 
     /// Handles a segment of `len` bytes from `seq` on. Returns the acknowledgement number to send now, if any.

@@ -25,7 +25,7 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, Ps, NEVER};
 use multipath::Multipaths;
 use pathloom_control::Enforcement;
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, MptcpOption, TCP_ACK, TCP_SYN};
+use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, MptcpOption, Nanos, TCP_ACK, TCP_SYN};
 use pathloom_transport::{Settings, TimerClock, HEADER_BYTES};
 use standing::StandingConnections;
 use stopped::StoppedSubflows;
@@ -447,6 +447,16 @@ impl Tcp {
         for (slot, use_count) in self.stopped.take(uplink) {
             run.agenda.push(free_at, Event::CardReady { slot, use_count });
         }
+    }
+
+    /// See [`Multipaths::translate`].
+    pub(super) fn translate_connection(&mut self, transfer: u32, by: Nanos, bytes: u64) -> bool {
+        self.multipaths.translate(transfer, by, bytes)
+    }
+
+    /// See [`Multipaths::unassigned_bytes`].
+    pub(super) fn unassigned_bytes(&self, transfer: u32) -> Option<u64> {
+        self.multipaths.unassigned_bytes(transfer)
     }
 
     /// See [`Multipaths::delivered`].

@@ -1,6 +1,5 @@
 //! The translation in time.
 
-use super::readings::WINDOW;
 use super::steady::{FlowRate, Steady};
 use super::{Skip, Step};
 use crate::link::LinkCounts;
@@ -9,9 +8,6 @@ use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
 use crate::transfers::Work;
 use pathloom_model::units::PS_PER_NS;
-
-/// A jump is at least this part of the time in which the rates were measured: the distance of two readings.
-const LEAST_PART: Ps = 2 * WINDOW as Ps;
 
 /// A steady phase that is being skipped. It may take several calls of [`Simulation::advance`].
 pub(super) struct Phase {
@@ -47,6 +43,9 @@ impl Phase {
                 sim.network.credit_lane(sim.now, lane, frames);
             }
         }
+        for &(transfer, bytes) in &steady.connections {
+            sim.hosts.skip_connection(transfer, time, grows_by(bytes));
+        }
         let none = LinkCounts::default();
         let more = steady.links.iter().map(|link| link.combine(&none, |count, _| grows_by(count)));
         let more: Vec<LinkCounts> = more.collect();
@@ -67,7 +66,7 @@ impl Skip {
         let (length, is_event) = longest_jump(sim, &steady, event);
         let event = is_event.then_some(event);
         // A jump costs about as much as a reading, and saves the packets of its time.
-        if length > steady.span / LEAST_PART {
+        if length > self.readings.least_spacing() {
             return Step::Jump(Phase { began: sim.now, length, done: 0, steady, event });
         }
         match event {
@@ -101,17 +100,22 @@ fn next_disturbance<T: Tap>(sim: &Simulation<T>) -> Ps {
 /// a quarter of what it sends in the span, so that it finishes with packets.
 fn longest_jump<T: Tap>(sim: &Simulation<T>, steady: &Steady, event: Ps) -> (Ps, bool) {
     let mut most = (event.saturating_sub(sim.now), true);
+    let mut leave = |unsent: Option<u64>, bytes: u64| {
+        let Some(left) = unsent.map(|unsent| unsent.saturating_sub(bytes / 4).saturating_sub(1)) else { return };
+        let time = u128::from(left) * u128::from(steady.span) / u128::from(bytes.max(1));
+        if time < u128::from(most.0) {
+            most = (time as Ps, false);
+        }
+    };
     for flow in &steady.flows {
         let subflow = sim.hosts.subflow(flow.slot as usize);
         if !flow.still_holds(subflow) {
             return (0, false);
         }
-        let Some(unsent) = subflow.sender.unsent_bytes() else { continue };
-        let left = unsent.saturating_sub(flow.bytes / 4).saturating_sub(1);
-        let time = u128::from(left) * u128::from(steady.span) / u128::from(flow.bytes.max(1));
-        if time < u128::from(most.0) {
-            most = (time as Ps, false);
-        }
+        leave(subflow.sender.unsent_bytes(), flow.bytes);
+    }
+    for &(transfer, bytes) in &steady.connections {
+        leave(sim.hosts.unassigned_bytes(transfer), bytes);
     }
     (most.0 - most.0 % PS_PER_NS, most.1)
 }

@@ -18,6 +18,7 @@ const MOST: usize = 24;
 pub(super) struct FlowReading {
     pub(super) slot: u32,
     pub(super) use_count: u32,
+    pub(super) transfer: u32,
     pub(super) is_open: bool,
     /// The rate to which the controller limits it: 0 on hold, `None` without a limit.
     pub(super) provided_bps: Option<u64>,
@@ -32,6 +33,7 @@ impl FlowReading {
         FlowReading {
             slot: slot as u32,
             use_count: subflow.use_count,
+            transfer: subflow.transfer,
             is_open: subflow.sender.is_open() && subflow.sender.smoothed_rtt().is_some(),
             provided_bps: subflow.sender.provided_bps(),
             acked_bytes: subflow.sender.acked_bytes(),
@@ -51,6 +53,8 @@ impl FlowReading {
 pub(super) struct Reading {
     pub(super) at: Ps,
     pub(super) flows: Vec<FlowReading>,
+    /// Connections of several subflows, with the bytes that they have delivered in order.
+    pub(super) connections: Vec<(u32, u64)>,
     /// By link of the fabric.
     pub(super) links: Vec<LinkCounts>,
     /// Counts of packets that do not change in a steady phase.
@@ -61,11 +65,13 @@ pub(super) struct Reading {
 pub(super) struct Readings {
     taken: Vec<Reading>,
     spacing: Ps,
+    /// Distance from the first reading to the second.
+    least_spacing: Ps,
 }
 
 impl Readings {
     pub(super) fn new(spacing: Ps) -> Readings {
-        Readings { taken: Vec::new(), spacing }
+        Readings { taken: Vec::new(), spacing, least_spacing: spacing }
     }
 
     pub(super) fn spacing(&self) -> Ps {
@@ -74,11 +80,16 @@ impl Readings {
 
     /// Sets the distance from the first reading to the second.
     pub(super) fn set_spacing(&mut self, spacing: Ps) {
-        self.spacing = spacing;
+        (self.spacing, self.least_spacing) = (spacing, spacing);
+    }
+
+    pub(super) fn least_spacing(&self) -> Ps {
+        self.least_spacing
     }
 
     pub(super) fn clear(&mut self) {
         self.taken.clear();
+        self.spacing = self.least_spacing;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,7 +108,7 @@ impl Readings {
             last.flows.len() == reading.flows.len() && flows.into_iter().all(|(one, other)| one.is_same(other))
         };
         if !self.taken.last().is_some_and(is_same) {
-            self.taken.clear();
+            self.clear();
         }
         self.taken.push(reading);
         if self.taken.len() == MOST {

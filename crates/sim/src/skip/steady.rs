@@ -7,6 +7,7 @@ use crate::time::{to_ps, Ps};
 use crate::transfers::Work;
 use pathloom_model::Nanos;
 use pathloom_transport::HEADER_BYTES;
+use std::collections::BTreeMap;
 
 /// Largest standard error of the rate of a flow, as a share of it. It follows from the rates in quarters of both windows.
 const MOST_ERROR: f64 = 0.03;
@@ -66,6 +67,8 @@ pub(super) struct Steady {
     /// Time in which the counts were made: both windows.
     pub(super) span: Ps,
     pub(super) flows: Vec<FlowRate>,
+    /// Bytes of connections of several subflows, by transfer.
+    pub(super) connections: Vec<(u32, u64)>,
     /// By link of the fabric.
     pub(super) links: Vec<LinkCounts>,
 }
@@ -80,21 +83,14 @@ impl Steady {
         if first.rare != last.rare {
             return Err("switches drop or copy packets");
         }
-        let (mut error, mut sum, mut whole) = (0.0, 0.0, 0.0);
+        let mut transfers: BTreeMap<u32, [f64; 4]> = BTreeMap::new();
         for place in 0..last.flows.len() {
             let history: Vec<&FlowReading> = readings.iter().map(|reading| &reading.flows[place]).collect();
-            let rates = check_flow(&history, last.at - first.at)?;
-            let [bytes, error_of_one] = mean_and_error(&rates);
-            if error_of_one > MOST_ERROR * bytes {
-                return Err("the rates of flows had not settled");
-            }
-            error += error_of_one;
-            sum += (rates[2] + rates[3] - rates[0] - rates[1]) / 2.0;
-            whole += bytes;
+            check_flow(&history, last.at - first.at)?;
+            let sums = transfers.entry(last.flows[place].transfer).or_default();
+            sums.iter_mut().zip(bytes_of(&history)).for_each(|(sum, bytes)| *sum += bytes);
         }
-        if error > MOST_MEAN_ERROR * whole || sum.abs() > MOST_OF_SUM * whole {
-            return Err("the rates of flows had not settled");
-        }
+        check_rates(&transfers)?;
         let mut links = Vec::with_capacity(last.links.len());
         for ((one, two), three) in first.links.iter().zip(&middle.links).zip(&last.links) {
             let [before, after] = [(two.bytes - one.bytes) as f64, (three.bytes - two.bytes) as f64];
@@ -111,7 +107,11 @@ impl Steady {
             work: three.work.combine(&one.work, u64::saturating_sub),
         };
         let flows = first.flows.iter().zip(&last.flows).map(rate).collect();
-        Ok(Steady { span: last.at - first.at, flows, links })
+        let known: BTreeMap<u32, u64> = first.connections.iter().copied().collect();
+        let grown = |&(transfer, bytes): &(u32, u64)| Some((transfer, bytes.checked_sub(*known.get(&transfer)?)?));
+        let connections: Option<Vec<(u32, u64)>> = last.connections.iter().map(grown).collect();
+        let connections = connections.ok_or("connections still began")?;
+        Ok(Steady { span: last.at - first.at, flows, connections, links })
     }
 
     /// A count of the span, scaled to `time` and rounded down.
@@ -142,24 +142,45 @@ impl TimeOuts {
     }
 }
 
-/// The bytes of a flow in the quarters of the two windows, if nothing speaks against a settled rate.
-fn check_flow(history: &[&FlowReading], span: Ps) -> Result<[f64; 4], &'static str> {
-    let [first, middle, last] = [0, WINDOW, 2 * WINDOW].map(|place| history[place]);
-    let bytes = [0, 1, 2, 3].map(|quarter| {
+/// The bytes of a flow in the quarters of the two windows.
+fn bytes_of(history: &[&FlowReading]) -> [f64; 4] {
+    [0, 1, 2, 3].map(|quarter| {
         let [from, to] = [quarter, quarter + 1].map(|place| history[place * QUARTER].acked_bytes);
-        to - from
-    });
-    if bytes.contains(&0) {
-        return Err("some flows got nothing for a while");
+        (to - from) as f64
+    })
+}
+
+/// Checks the bytes of transfers in the quarters of the two windows.
+fn check_rates(transfers: &BTreeMap<u32, [f64; 4]>) -> Result<(), &'static str> {
+    let (mut error, mut sum, mut whole) = (0.0, 0.0, 0.0);
+    for bytes in transfers.values() {
+        if bytes.contains(&0.0) {
+            return Err("some flows got nothing for a while");
+        }
+        let [mean, error_of_one] = mean_and_error(bytes);
+        if error_of_one > MOST_ERROR * mean {
+            return Err("the rates of flows had not settled");
+        }
+        error += error_of_one;
+        sum += (bytes[2] + bytes[3] - bytes[0] - bytes[1]) / 2.0;
+        whole += mean;
     }
+    if error > MOST_MEAN_ERROR * whole || sum.abs() > MOST_OF_SUM * whole {
+        return Err("the rates of flows had not settled");
+    }
+    Ok(())
+}
+
+/// Checks that nothing but its rate speaks against a flow that has settled.
+fn check_flow(history: &[&FlowReading], span: Ps) -> Result<(), &'static str> {
+    let [first, middle, last] = [0, WINDOW, 2 * WINDOW].map(|place| history[place]);
     let waits = [[first, middle], [middle, last]].map(|[from, to]| TimeOuts::between(&from.work, &to.work));
     let waited_ps: Ps = waits.iter().map(|one| to_ps(one.waited)).sum();
     let is_rare = waits.iter().any(|one| one.count < LEAST_TIMEOUTS);
     if is_rare && waited_ps as f64 > MOST_MEAN_ERROR * span as f64 {
         return Err("time-outs were too rare to know how often they come");
     }
-    check_window(history)?;
-    Ok(bytes.map(|bytes| bytes as f64))
+    check_window(history)
 }
 
 /// Checks that a flow's congestion window stands still, or goes up and down around the same mean. If there is room in the

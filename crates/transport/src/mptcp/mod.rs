@@ -139,6 +139,26 @@ impl Connection {
         self.acked.next >= self.size
     }
 
+    /// Moves the times of the connection by `by`, and brings the end of its stream nearer by `bytes`. The driver translates
+    /// its subflows. Returns whether that many bytes are left: if not, nothing changes.
+    pub fn translate(&mut self, by: Nanos, bytes: u64) -> bool {
+        if let Some(unassigned) = self.unassigned_bytes() {
+            if bytes >= unassigned && bytes > 0 {
+                return false;
+            }
+            self.size -= bytes;
+        }
+        if let Some(sizing) = &mut self.sizing {
+            sizing.translate(by);
+        }
+        true
+    }
+
+    /// Bytes of the stream that no subflow has been given; `None` if the stream has no end.
+    pub fn unassigned_bytes(&self) -> Option<u64> {
+        (self.size != u64::MAX).then(|| self.size.saturating_sub(self.next))
+    }
+
     /// Returns the number of bytes of the stream that were assigned a second time, because their subflow was cut off.
     pub fn reinjected_bytes(&self) -> u64 {
         self.reinjected

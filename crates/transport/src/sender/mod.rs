@@ -19,7 +19,7 @@ use crate::window::{law::Echo, Window};
 use pathloom_model::Nanos;
 use receive_window::ReceiveWindow;
 pub use standing::Standing;
-pub use timers::TimeoutWait;
+pub use timers::{SkippedWork, TimeoutWait};
 
 /// Limits on the bytes in flight of a paced sender: round trips at its pace, and a minimum number of segments. The
 /// minimum covers the jitter of a path without a long stay in a queue.

@@ -15,6 +15,19 @@ pub struct TimeoutWait {
     pub sampled: Nanos,
 }
 
+/// What a connection does in a time that is skipped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SkippedWork {
+    /// Bytes that are delivered and acknowledged.
+    pub bytes: u64,
+    /// Segments that are sent again.
+    pub retransmits: u32,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u32,
+    /// Time spent waiting for them.
+    pub waited: TimeoutWait,
+}
+
 impl Sender {
     /// Returns the time spent waiting for the retransmission timer so far. The current idle time counts once it is
     /// longer than the time-out that follows from the RTT samples alone: then only the timer can end it.
@@ -135,20 +148,25 @@ impl Sender {
         }
     }
 
-    /// Moves every time that the sender knows by `by`, and brings the end of its data nearer by `bytes`. Everything else
-    /// stays: byte numbers, window, estimates. So the sender continues as it would have done now.
+    /// Moves every time that the sender knows by `by`, and brings the end of its data nearer by the bytes of `work`. Byte
+    /// numbers, window and estimates stay, so the sender continues as it would have done now. If its data are extended
+    /// ([`Sender::extend`]), their end does not move.
     ///
     /// The clock of the host's timers does not move, so later time-outs may expire at other ticks.
     ///
     /// Returns whether that many bytes are left: if not, nothing changes. At least a byte that was never sent stays.
-    pub fn translate(&mut self, by: Nanos, bytes: u64) -> bool {
-        if self.limit != u64::MAX {
-            if bytes >= self.limit.saturating_sub(self.high) && bytes > 0 {
+    pub fn translate(&mut self, by: Nanos, work: &SkippedWork) -> bool {
+        if let Some(unsent) = self.unsent_bytes() {
+            if work.bytes >= unsent && work.bytes > 0 {
                 return false;
             }
-            self.limit -= bytes;
+            self.limit -= work.bytes;
         }
-        self.skipped_bytes += bytes;
+        self.skipped_bytes += work.bytes;
+        self.retransmits = self.retransmits.saturating_add(work.retransmits);
+        self.timeouts = self.timeouts.saturating_add(work.timeouts);
+        self.waited.initial += work.waited.initial;
+        self.waited.sampled += work.waited.sampled;
         if let Some((_, sent)) = &mut self.timing {
             *sent += by;
         }
@@ -165,9 +183,14 @@ impl Sender {
         true
     }
 
-    /// Bytes that have not been sent yet; `None` if the data have no end.
+    /// Bytes that have not been sent yet; `None` if the data have no end, or can be extended.
     pub fn unsent_bytes(&self) -> Option<u64> {
-        (self.limit != u64::MAX).then(|| self.limit.saturating_sub(self.high))
+        (self.ended && self.limit != u64::MAX).then(|| self.limit.saturating_sub(self.high))
+    }
+
+    /// Bytes of all [`Sender::translate`] so far, which have no byte numbers.
+    pub fn skipped_bytes(&self) -> u64 {
+        self.skipped_bytes
     }
 
     /// The rate to which the network limits the sender: 0 on hold, `None` without a limit.
@@ -229,7 +252,8 @@ mod tests {
             sender.open(now);
             drive(&mut sender, &mut now, before, lose_every);
             let mut moved = sender.clone();
-            prop_assert!(moved.translate(Nanos(by), bytes));
+            let work = SkippedWork { bytes, ..SkippedWork::default() };
+            prop_assert!(moved.translate(Nanos(by), &work));
             prop_assert_eq!(moved.unsent_bytes(), sender.unsent_bytes().map(|left| left - bytes));
             let mut later = now + Nanos(by);
             prop_assert_eq!(
@@ -247,9 +271,10 @@ mod tests {
         sender.open(Nanos::ZERO);
         assert!(sender.poll_transmit(Nanos::ZERO).is_some());
         let left = sender.unsent_bytes().unwrap();
-        assert!(!sender.translate(Nanos(1), left), "a byte must stay");
+        let work = |bytes| SkippedWork { bytes, ..SkippedWork::default() };
+        assert!(!sender.translate(Nanos(1), &work(left)), "a byte must stay");
         assert_eq!(sender.unsent_bytes(), Some(left));
-        assert!(sender.translate(Nanos(1), left - 1) && sender.unsent_bytes() == Some(1));
+        assert!(sender.translate(Nanos(1), &work(left - 1)) && sender.unsent_bytes() == Some(1));
         assert_eq!(Sender::new(&settings, None).unsent_bytes(), None);
     }
 }

@@ -21,6 +21,8 @@ struct Multipath {
     /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer.
     size: u64,
     delivered: bool,
+    /// Bytes that were delivered in times that were skipped. They have no byte numbers.
+    skipped_bytes: u64,
     /// Number of chunks that may still be assigned to the subflow that is served now.
     allowance: usize,
 }
@@ -69,8 +71,11 @@ impl Multipaths {
     pub(super) fn delivered(&self) -> impl Iterator<Item = (u32, [u64; 2])> + '_ {
         let each = self.by_transfer.iter().zip(0..);
         each.filter_map(|(one, transfer)| {
-            let reassembly = &one.as_ref()?.reassembly;
-            Some((transfer, [reassembly.delivered_bytes(), reassembly.arrived_bytes()]))
+            let Multipath { reassembly, skipped_bytes, .. } = &**one.as_ref()?;
+            Some((
+                transfer,
+                [reassembly.delivered_bytes(), reassembly.arrived_bytes()].map(|bytes| bytes + skipped_bytes),
+            ))
         })
     }
 
@@ -99,6 +104,7 @@ impl Multipaths {
             slots: Vec::new(),
             size: size.unwrap_or(u64::MAX),
             delivered: false,
+            skipped_bytes: 0,
             allowance: usize::MAX,
         };
         self.by_transfer[transfer as usize] = Some(Box::new(multipath));
@@ -210,7 +216,26 @@ impl Multipaths {
     pub(super) fn end(&mut self, transfer: u32) -> Option<(Vec<usize>, u64)> {
         let multipath = self.by_transfer.get_mut(transfer as usize)?.take()?;
         let slots = multipath.slots.iter().map(|&slot| slot as usize).collect();
-        Some((slots, multipath.reassembly.delivered_bytes()))
+        Some((slots, multipath.reassembly.delivered_bytes() + multipath.skipped_bytes))
+    }
+
+    /// Moves the times of a connection by `by`. Meanwhile it has delivered `bytes`, which bring its end nearer. Its subflows
+    /// are moved by themselves. Returns whether so many bytes are left; if not, nothing changes.
+    pub(super) fn translate(&mut self, transfer: u32, by: Nanos, bytes: u64) -> bool {
+        let Some(multipath) = self.get(transfer) else { return false };
+        if !multipath.connection.translate(by, bytes) {
+            return false;
+        }
+        if multipath.size != u64::MAX {
+            multipath.size -= bytes;
+        }
+        multipath.skipped_bytes += bytes;
+        true
+    }
+
+    /// Bytes of a connection that no subflow has been given; `None` if it has no end or is over.
+    pub(super) fn unassigned_bytes(&self, transfer: u32) -> Option<u64> {
+        self.by_transfer.get(transfer as usize)?.as_ref()?.connection.unassigned_bytes()
     }
 
     /// Transfers without end whose connections are under way, in ascending order.

@@ -82,7 +82,7 @@ fn row_of(subflow: &Subflow, five_tuple: FiveTuple) -> SubflowOutcome {
         transfer: subflow.transfer,
         five_tuple,
         links: Vec::new(),
-        delivered_bytes: subflow.receiver.delivered_bytes(),
+        delivered_bytes: subflow.receiver.delivered_bytes() + subflow.sender.skipped_bytes(),
         retransmits: subflow.sender.retransmits(),
         timeouts: subflow.sender.timeouts(),
     }
