@@ -16,6 +16,9 @@ from pathloom.specs import spec_text
 if TYPE_CHECKING:
     import networkx as nx
 
+FABRIC_FILES = (".graphml", ".json", ".csv", ".topo")
+"""Endings of the files that describe a fabric."""
+
 
 class Fabric:
     """Hosts, switches and the cables between them.

@@ -117,6 +117,22 @@ def test_the_guide_for_training_engineers_finds_the_straggler(cli: Cli, tmp_path
     assert first > 4 * second and times[2] > 4 * times[3]
 
 
+@pytest.mark.parametrize("page", ["guides/researchers.md", "operators.md"])
+def test_the_first_ten_minutes_work(cli: Cli, tmp_path: Path, page: str) -> None:
+    first = (ROOT / "docs" / page).read_text(encoding="utf-8").split("## The first ten minutes")[1].split("\n## ")[0]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for content in re.findall(r"```csv\n(.*?)```", first, re.DOTALL):
+        (tmp_path / "mine.csv").write_text(content, encoding="utf-8")
+    commands = re.findall(r"^(pathloom .*)$", first, re.MULTILINE)
+    assert len(commands) >= 3
+    for command in commands:
+        done = cli(*shlex.split(command)[1:])
+        assert done.code == 0, done.err
+        assert done.out
+    assert "equal, all" in done.out or "drain:spine0" in done.out
+    assert ("--plots pdf" in first) == (tmp_path / "results/mine/throughput-cdf.pdf").is_file()
+
+
 def test_the_doors_of_the_readme_are_those_of_the_site() -> None:
     doors = re.findall(r"\]\(docs/([^)]+)\) \|$", README.split("## Four doors")[1].split("\n\n")[1], re.MULTILINE)
     assert len(doors) == 4

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -239,6 +240,22 @@ def test_a_failed_fault_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "batch", lambda _tool, _namespace, _lines: None)
     with pytest.raises(ToolError, match="no such device"):
         schedule.end()
+
+
+@pytest.mark.parametrize("spec", ["mine.csv", "fabrics/mine.csv:buffer=50", "diamond"])
+def test_the_controller_of_a_lab_reads_the_fabric_from_its_own_folder(
+    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "fabrics").mkdir()
+    for folder in (tmp_path, tmp_path / "fabrics"):
+        (folder / "mine.csv").write_text("source,target,rate\nh0,s0,1Gbps\nh1,s0,1Gbps\n", encoding="utf-8")
+    controller.write_config(tmp_path / "run", Fabric(spec), "ecmp", 1)
+    written = tomllib.loads((tmp_path / "run/controller.toml").read_text(encoding="utf-8"))["fabric"]["spec"]
+    assert written == ("diamond" if spec == "diamond" else "fabric.json")
+    named = tmp_path / "run" / written if written.endswith(".json") else written
+    assert len(Fabric(str(named)).links["source"]) == len(Fabric(spec).links["source"])
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from pathloom.errors import ToolError
-from pathloom.fabrics import Fabric
+from pathloom.fabrics import FABRIC_FILES, Fabric
 from pathloom.lab import management, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
@@ -60,7 +60,7 @@ def write_config(
 ) -> None:
     """Writes `controller.toml` of the run directory, with `more` at its end."""
     (directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
-    from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in (".json", ".graphml")
+    from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in FABRIC_FILES
     spec = "fabric.json" if from_file else fabric.spec
     words = {
         "fabric": {"spec": spec},
