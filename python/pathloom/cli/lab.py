@@ -216,7 +216,9 @@ def execute(
 ) -> None:
     """Run a command on a host of a lab; it can use the names of all hosts.
 
-    Example: pathloom lab exec h0 -- ping -c 3 h15
+    Example: pathloom lab exec h15 -- iperf3 -s -D
+
+    Example: pathloom lab exec h0 -- iperf3 -c h15 -t 5
     """
     from pathloom import _core
     from pathloom.lab import hostd, management, system
