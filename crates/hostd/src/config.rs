@@ -41,6 +41,8 @@ pub struct Controller {
     pub address: Option<SocketAddr>,
     /// Addresses and ports of all controllers, if several ones hold the fabric. The agent connects to all of them.
     pub addresses: Vec<SocketAddr>,
+    /// Unix sockets of all controllers, if several ones are on this machine, as in a lab.
+    pub sockets: Vec<PathBuf>,
     /// Source address of the connection, which the controller checks. If it is not set: the first address of the hosts.
     pub source: Option<IpAddr>,
     /// File with the token in its first line.
@@ -62,7 +64,7 @@ impl Controller {
     /// Where the controllers are.
     pub fn places(&self) -> Vec<Place> {
         let addresses = self.address.iter().chain(&self.addresses).copied().map(Place::Address);
-        self.unix.iter().cloned().map(Place::Unix).chain(addresses).collect()
+        self.unix.iter().chain(&self.sockets).cloned().map(Place::Unix).chain(addresses).collect()
     }
 }
 
@@ -179,13 +181,13 @@ pub fn read(file: &Path) -> Result<Config, String> {
 /// Parses and checks the text of a configuration.
 pub fn parse(text: &str) -> Result<Config, String> {
     let config: Config = from_toml(text)?;
-    let Controller { unix, address, addresses, tls, .. } = &config.controller;
-    let given = [unix.is_some(), address.is_some(), !addresses.is_empty()];
+    let Controller { unix, address, addresses, sockets, tls, .. } = &config.controller;
+    let given = [unix.is_some(), address.is_some(), !addresses.is_empty(), !sockets.is_empty()];
     if given.into_iter().filter(|&is_given| is_given).count() != 1 {
-        return Err("controller: expected one of unix, address and addresses".into());
+        return Err("controller: expected one of unix, address, addresses and sockets".into());
     }
-    if addresses.len() > MOST_CONTROLLERS {
-        return Err(format!("controller.addresses: there are more than {MOST_CONTROLLERS}"));
+    if config.controller.places().len() > MOST_CONTROLLERS {
+        return Err(format!("controller: there are more than {MOST_CONTROLLERS} addresses or sockets"));
     }
     if let Some(twice) = addresses.iter().enumerate().find(|(at, one)| addresses[..*at].contains(one)) {
         return Err(format!("controller.addresses: {} is named twice", twice.1));
@@ -193,8 +195,8 @@ pub fn parse(text: &str) -> Result<Config, String> {
     if tls.as_ref().is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
         return Err("controller.tls: certificate and key must be set together".into());
     }
-    if tls.is_some() && unix.is_some() {
-        return Err("controller.tls: TLS requires a connection by address, not by unix".into());
+    if tls.is_some() && (unix.is_some() || !sockets.is_empty()) {
+        return Err("controller.tls: TLS requires a connection by address, not by a Unix socket".into());
     }
     if config.hosts.iter().all(|host| host.addresses.is_empty()) {
         return Err(
@@ -270,9 +272,8 @@ mod tests {
     #[test]
     fn bad_settings_are_refused_with_a_message() {
         let error = |text: &str| parse(text).unwrap_err();
-        assert!(
-            error("[controller]\n[[hosts]]\naddresses = ['10.0.0.1']").contains("one of unix, address and addresses")
-        );
+        assert!(error("[controller]\n[[hosts]]\naddresses = ['10.0.0.1']")
+            .contains("one of unix, address, addresses and sockets"));
         let listed =
             |list: &str| error(&format!("[controller]\naddresses = {list}\n[[hosts]]\naddresses = ['10.0.0.1']"));
         assert!(listed("['10.0.0.2:1', '10.0.0.2:1']").contains("10.0.0.2:1 is named twice"));

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from pathloom.errors import bad_input, reason
 from pathloom.experiments.running.simulation import RunFiles
 from pathloom.experiments.settings.model import ROUTED_SWITCHES, setting
 from pathloom.specs import LAB
+
+if TYPE_CHECKING:
+    from pathloom.lab.lab import Lab
 
 app = App(
     help="Build fabrics from network namespaces and Open vSwitch on this machine, as root.",
@@ -90,10 +93,15 @@ def up(
     arp: ArpOption = "static",
     daemons: DaemonsOption = None,
     switches: SwitchesOption = None,
+    controllers: Annotated[
+        int, typer.Option("--controllers", metavar="N", help="1, or 3 of our own with an etcd each; one leads.")
+    ] = 1,
 ) -> int:
     """Put a lab up.
 
     Example: pathloom lab up fat-tree:k=4,rate=10Mbps,buffer=150
+
+    Example: pathloom lab up fat-tree:k=4,rate=10Mbps,buffer=150 --controllers 3 --scheme ofpt
     """
     from pathloom.fabrics import Fabric
     from pathloom.lab import system
@@ -105,6 +113,10 @@ def up(
 
     lab = Lab(name)
     target = _controller(controller)
+    if controllers != 1:
+        return _up_with_members(
+            lab, fabric, (controllers, controller, arp, switches), scheme, hosts, transport, daemons
+        )
     if arp not in ("static", "proxy") or (arp == "proxy" and target is None):
         raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
     if scheme is not None and target not in (None, OWN):
@@ -135,6 +147,44 @@ def up(
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")
+    return 0
+
+
+def _up_with_members(
+    lab: Lab,
+    spec: str,
+    asked: tuple[int, str, str, str | None],
+    scheme: str | None,
+    hosts: str,
+    transport: str | None,
+    daemons: int | None,
+) -> int:
+    """Puts a lab with several controllers up; `asked` has the options that go with one number of controllers only."""
+    from pathloom.fabrics import Fabric
+    from pathloom.lab import members, system
+    from pathloom.lab.controller import OWN
+    from pathloom.lab.hosts import host_stack
+    from pathloom.specs import is_python_spec
+
+    count, target, arp, switches = asked
+    if count != members.COUNT:
+        raise bad_input(f"--controllers {count}: expected 1 or {members.COUNT}")
+    if target not in ("none", OWN) or arp != "static" or switches is not None:
+        raise bad_input(
+            "--controllers: they are our own, with static ARP; leave out --controller, --arp and --switches"
+        )
+    if scheme is not None and is_python_spec(scheme):
+        raise bad_input(f"--scheme `{scheme}`: a lab with several controllers takes a built-in scheme")
+    system.check_machine()
+    members.check_installed()
+    built = Fabric(spec)
+    stack = host_stack(hosts, transport)
+    try:
+        with system.signals_as_interrupts():
+            _, leader = members.put_up(lab, built, scheme or "ecmp", stack, console.say, daemons)
+    finally:
+        lab.release()
+    print(f"lab `{lab.name}` is up, with {count} controllers; {members.name(leader)} leads")
     return 0
 
 
@@ -492,6 +542,9 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
             _print_programs(programs["switches"])
             steering = "none; the switches find the paths"
         print(f"  controller  {steering}")
+        for one in row.get("controllers", ()):
+            runs = f"process {one['process']}" if one["process"] is not None else "does not run"
+            print(f"              {one['name']}: {runs}{', leads' if one['leads'] else ''}")
         if "way_out" in row:
             print(f"              {row['way_out']}")
             print(f"              last line of its log: {row['last_words'] or 'none'}")

@@ -101,16 +101,30 @@ class Daemon:
         """Makes a bridge connect to another controller. Raises `ToolError`."""
         self.vsctl(list(_controller_arguments(bridge, target))[1:])
 
+    def set_controllers(self, bridge: str, targets: Sequence[str]) -> None:
+        """Makes a bridge connect to several controllers. Raises `ToolError`."""
+        self.vsctl(["set-controller", bridge, *targets])
+        rows = json.loads(self.vsctl(["--format=json", "--columns=controller", "list", "Bridge", bridge]))["data"][0][0]
+        for _, row in rows[1] if rows[0] == "set" else [rows]:
+            self.vsctl(["set", "Controller", row, *_OUT_OF_BAND])
+
     def vsctl(self, arguments: Sequence[str]) -> str:
         """Runs `ovs-vsctl`. Raises `ToolError`."""
         return self._tool(["ovs-vsctl", f"--db={self.database}", "--timeout=60", *arguments])
 
     def connected_bridges(self) -> dict[str, bool]:
-        """Returns, by bridge, whether its controller is connected; bridges without a controller are left out."""
+        """Returns, by bridge, whether its controller is connected; bridges without a controller are left out.
+
+        Of several controllers, it is the one that leads.
+        """
         bridges = json.loads(self.vsctl(["--format=json", "--columns=name,controller", "list", "Bridge"]))["data"]
-        controllers = json.loads(self.vsctl(["--format=json", "--columns=_uuid,is_connected", "list", "Controller"]))
-        connected = {uuid[1]: is_connected for (uuid, is_connected) in controllers["data"]}
-        return {name: connected.get(ref[1], False) for name, ref in bridges if ref[0] == "uuid"}
+        columns = "--columns=_uuid,is_connected,role"
+        controllers = json.loads(self.vsctl(["--format=json", columns, "list", "Controller"]))
+        connected = {uuid[1]: is_connected for (uuid, is_connected, _) in controllers["data"]}
+        leads = {uuid[1]: is_connected and role == "master" for (uuid, is_connected, role) in controllers["data"]}
+        found = {name: connected.get(ref[1], False) for name, ref in bridges if ref[0] == "uuid"}
+        several = {name: ref[1] for name, ref in bridges if ref[0] == "set" and ref[1]}
+        return found | {name: any(leads.get(one[1], False) for one in refs) for name, refs in several.items()}
 
     def widen_buffers(self) -> None:
         """Enlarges the buffers of the sockets that ports send and receive through. Raises `ToolError`.
@@ -200,6 +214,9 @@ def performance_notes() -> list[str]:
     return [f"switches forward up to a tenth less than they can: on Debian, apt-get install {ALLOCATOR_PACKAGE}"]
 
 
+_OUT_OF_BAND = ("connection_mode=out-of-band", "max_backoff=1000")
+
+
 def _bridge_arguments(switch: Switch, controller: str | None) -> Iterator[str]:
     name = switch.bridge
     yield from ("--", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev", "fail_mode=secure")
@@ -211,7 +228,7 @@ def _bridge_arguments(switch: Switch, controller: str | None) -> Iterator[str]:
 
 def _controller_arguments(bridge: str, target: str) -> Iterator[str]:
     yield from ("--", "set-controller", bridge, target)
-    yield from ("--", "set", "Controller", bridge, "connection_mode=out-of-band", "max_backoff=1000")
+    yield from ("--", "set", "Controller", bridge, *_OUT_OF_BAND)
 
 
 def _packet_sockets(process: int) -> set[int]:

@@ -37,11 +37,15 @@ _started: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def start(
-    blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES, subflows: Subflows | None = None
+    blueprint: Blueprint,
+    directory: Path,
+    long_bytes: int = LONG_BYTES,
+    subflows: Subflows | None = None,
+    sockets: Sequence[Path] = (),
 ) -> None:
     """Starts the agent of a lab, and ends a running one before. Does nothing if the program is not installed.
 
-    With `subflows`, the agent opens subflows for every MPTCP connection.
+    With `subflows`, the agent opens subflows for every MPTCP connection. `sockets` are those of several controllers.
 
     Raises `ToolError` if the program ends at once, or does not listen within `PATIENCE_S`.
     """
@@ -50,7 +54,7 @@ def start(
         return
     stop(directory)
     _mount(directory)
-    _write_config(blueprint, directory, long_bytes, subflows)
+    _write_config(blueprint, directory, long_bytes, subflows, sockets)
     with (directory / "hostd.log").open("ab") as log:
         process = subprocess.Popen(
             [program, "--config", str(_config(directory))],
@@ -177,8 +181,13 @@ def _mount(directory: Path) -> None:
         _cgroup(directory).mkdir(exist_ok=True)
 
 
-def _write_config(blueprint: Blueprint, directory: Path, long_bytes: int, subflows: Subflows | None) -> None:
-    lines = ["[controller]", f"unix = {json.dumps(str(directory / controller.HOSTS_SOCKET))}"]
+def _write_config(
+    blueprint: Blueprint, directory: Path, long_bytes: int, subflows: Subflows | None, sockets: Sequence[Path]
+) -> None:
+    where = f"unix = {json.dumps(str(directory / controller.HOSTS_SOCKET))}"
+    if sockets:
+        where = f"sockets = {json.dumps([str(one) for one in sockets])}"
+    lines = ["[controller]", where]
     for host in blueprint.hosts:
         addresses = json.dumps([port.address for port in host.ports])
         lines += ["[[hosts]]", f"addresses = {addresses}"]

@@ -232,8 +232,7 @@ class Lab:
         for host in blueprint.hosts:
             system.batch("ip", host.namespace, ["neigh flush all"], self._kept())
         self.start_programs(blueprint, fabric, scheme)
-        state = self.state() or {}
-        self._write_state({**state, "scheme": scheme, "switches": scheme})
+        self.note(scheme=scheme, switches=scheme)
 
     def up(
         self,
@@ -551,6 +550,10 @@ class Lab:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def note(self, **more: object) -> None:
+        """Adds to the record of a lab."""
+        self._write_state({**(self.state() or {}), **more})
 
     def _write_state(self, state: dict[str, Any]) -> None:
         partial = self.directory / "lab.json.partial"

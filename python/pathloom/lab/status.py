@@ -8,6 +8,7 @@ from typing import Any
 from pathloom.lab import controller, hostd, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
+from pathloom.lab.members import Members
 from pathloom.lab.program_switches import PathFindingSwitches
 from pathloom.lab.queues import queue_counters
 from pathloom.lab.switches import OpenVSwitch
@@ -19,10 +20,11 @@ def lab_status(name: str) -> dict[str, Any]:
     `state` is `up`, `starting`, `broken` (parts of it are missing), `orphaned` (the run that built it was killed) or
     `down`. The row of a lab that never was up has only its name and state. Those of a broken and of an orphaned lab
     have `way_out`: what to do. `controller_process` is the process of Pathloom's own controller. It is null if the
-    controller has ended, and `way_out` then says what to do. `host_agent` describes the agent of the hosts: its process
-    (null if it does not run), whether it paces and holds, and why not. `programs` describes switches that find paths
-    themselves: their protocol, and the tables and counters of each; null for others. `routers` describes switches that
-    are routers: their kind, and how many packets they dropped outside queues, by reason; null for others.
+    controller has ended, and `way_out` then says what to do. A lab with several controllers has `controllers` instead:
+    the process of each, and whether it leads. `host_agent` describes the agent of the hosts: its process (null if it
+    does not run), whether it paces and holds, and why not. `programs` describes switches that find paths themselves:
+    their protocol, and the tables and counters of each; null for others. `routers` describes switches that are routers:
+    their kind, and how many packets they dropped outside queues, by reason; null for others.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -43,7 +45,7 @@ def lab_status(name: str) -> dict[str, Any]:
         **(_orphaned(lab, state.get("keeper")) or ({"state": UP} if switching and not missing else _broken(lab))),
         "fabric": state["fabric"],
         "controller": state["controller"],
-        **_controller(lab, state["controller"]),
+        **_controller(lab, state),
         "host_agent": {
             "process": hostd.running(lab.directory),
             "enforces": hostd.enforces(lab.directory),
@@ -84,10 +86,12 @@ def _broken(lab: Lab) -> dict[str, str]:
     return {"state": "broken", "way_out": way_out}
 
 
-def _controller(lab: Lab, target: str | None) -> dict[str, Any]:
-    """Returns the state of Pathloom's own controller; nothing for a lab without it."""
-    if target != controller.OWN:
+def _controller(lab: Lab, state: dict[str, Any]) -> dict[str, Any]:
+    """Returns the state of Pathloom's own controller, or of several ones; nothing for a lab without it."""
+    if state["controller"] != controller.OWN:
         return {}
+    if count := state.get("controllers"):
+        return {"controllers": Members(Blueprint.from_dict(state["blueprint"]), lab.directory, count).rows()}
     process = controller.running(lab.directory)
     if process is not None:
         return {"controller_process": process}

@@ -1,0 +1,86 @@
+"""A lab with three controllers: one leads, and another one takes over when it is killed or cut off."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from live import K4, QUIET, Live, permutation, spoil, until
+from pathloom.fabrics import Fabric
+from pathloom.lab.lab import Lab
+from pathloom.lab.members import COUNT, Members, put_up
+from pathloom.lab.members import name as name_of
+from pathloom.lab.probes import Probes
+from pathloom.lab.status import lab_status
+from pathloom.lab.switches import OpenVSwitch
+from support import PATHLOOM
+
+
+class Seen(Live):
+    """The switches of a lab that is up."""
+
+    def __init__(self, members: Members, spec: str) -> None:
+        self.lab = Lab(members.directory.name)
+        self.fabric = Fabric(spec)
+        self.blueprint = members.blueprint
+        self.switches = OpenVSwitch(self.blueprint, members.directory)
+        self.links = self.fabric.links
+
+
+@contextmanager
+def three(name: str, scheme: str) -> Iterator[tuple[Members, Seen, int]]:
+    """A lab with three controllers, and the number of the one that leads."""
+    lab = Lab(name)
+    try:
+        members, leader = put_up(lab, Fabric(K4), scheme)
+    finally:
+        lab.release()
+    yield members, Seen(members, K4), leader
+
+
+def test_a_killed_and_a_cut_off_leader_are_replaced_amid_moves(name: str) -> None:
+    with three(name, QUIET) as (members, live, first):
+        pairs = permutation(live, 6)
+        with Probes(live.blueprint, live.lab.directory, pairs, rate_hz=200.0) as probes:
+            live.await_paths(pairs)
+            # Flows leave the switch. The answer comes when etcd knows it, and the moves go on.
+            assert members.ask(first, "/v1/switches/c0/drain", "POST")["drained"]
+            members.kill(first)
+            second = members.await_leader([one for one in members.numbers if one != first])
+            # Moves that were in flight are finished or undone: each flow has one path, and no other rules exist.
+            paths = live.await_paths(pairs)
+            members.start(first)
+            until(lambda: members.cluster(first).get("leader") == name_of(second), "the first one follows")
+            # The leader is cut off from etcd and the other controllers, but not from the switches.
+            members.set_connected(second, False)
+            third = members.await_leader([one for one in members.numbers if one != second])
+            assert live.await_paths(pairs) == paths
+            members.set_connected(second, True)
+            until(lambda: members.cluster(second).get("leader") == name_of(third), "the second one follows")
+            tracks = probes.stop()
+        assert not spoil(tracks)
+        core = next(switch.node for switch in live.blueprint.switches if switch.name == "c0")
+        assert all(live.links["target"][link] != core for path in paths for link in path)
+        elections = [members.cluster(third)["hand_over"]["count"], members.cluster(third)["hand_over"]["from"]]
+        assert elections == [3, name_of(second)]
+
+
+def test_commands_put_a_lab_with_three_controllers_up_and_down(name: str) -> None:
+    words = [*PATHLOOM, "lab", "up", K4, "--name", name, "--controllers"]
+    refused = subprocess.run([*words, "2"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, "expected 1 or 3" in refused.stderr) == (2, True), refused.stderr
+    done = subprocess.run([*words, str(COUNT)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "with 3 controllers; c" in done.stdout
+    shown = subprocess.run(
+        [*PATHLOOM, "lab", "status", "--name", name, "--json", "-"], capture_output=True, text=True, check=True
+    )
+    (row,) = json.loads(shown.stdout)["labs"]
+    assert [one["leads"] for one in row["controllers"]].count(True) == 1
+    assert all(one["process"] is not None for one in row["controllers"])
+    # Open vSwitch notes roles every few seconds.
+    until(lambda: all(switch["connected"] for switch in lab_status(name)["switches"]), "switches obey the leader")
+    assert Lab(name).down()
+    assert lab_status(name)["state"] == "down"
