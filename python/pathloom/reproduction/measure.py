@@ -362,8 +362,13 @@ def _cut_notes(result: Reproduced) -> list[str]:
     return [
         "flows of some runs were not finished when they ended. They count with the time they had. "
         "So ≥ and ≤ before measured figures mark bounds, and comparisons with these runs are not exact",
-        *(f"unfinished under {name}: {', '.join(places)}" for name, places in cut.items()),
+        *(f"unfinished under {name}: {', '.join(some)}" for name, places in cut.items() for some in _in_lines(places)),
     ]
+
+
+def _in_lines(places: list[str]) -> list[list[str]]:
+    """A long list in parts of three, each for a sentence of its own."""
+    return [places] if len(places) <= 4 else [places[first : first + 3] for first in range(0, len(places), 3)]
 
 
 def _deterministic_notes(result: Reproduced) -> list[str]:
