@@ -19,6 +19,7 @@ from pathloom.streams.port_broker import PortBroker
 from pathloom.streams.source_ports import (
     MOST_OFFERED,
     PENDING_S,
+    PORT_POLICIES,
     Connection,
     Ends,
     MapFiles,
@@ -177,3 +178,9 @@ def test_a_map_that_changes_is_read_again(tmp_path: Path) -> None:
     write(json.dumps(content(OTHER, {40002: SECOND})))
     assert ports.choose(OTHER) == [40002]
     assert ports.choose(ENDS) == []
+
+
+def test_hosts_without_connections_begin_on_different_paths() -> None:
+    for policy in PORT_POLICIES:
+        first = {MAP[SourcePorts({ENDS: MAP}, policy, lambda: (), seed=seed).choose(ENDS)[0]] for seed in range(16)}
+        assert first == {FIRST, SECOND}

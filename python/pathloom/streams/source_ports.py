@@ -7,13 +7,15 @@ asked.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -101,6 +103,8 @@ class SourcePorts:
     clock: Clock = SYSTEM
     renew: Callable[[], Maps | None] = lambda: None
     """Returns new maps if there are any. It is called before each decision."""
+    seed: int = field(default_factory=lambda: secrets.randbits(64))
+    """Decides between paths that are equally good. If all hosts took the same one, they would meet on its links."""
     chosen: int = 0
     """Connections that took an offered port."""
     other: int = 0
@@ -116,7 +120,7 @@ class SourcePorts:
         """Returns source ports for a connection, the best one first; none if no map has these ends.
 
         `spread` takes the path of the map that got the fewest connections. `least-used` takes the path whose busiest
-        link carries the fewest open connections of this host.
+        link carries the fewest open connections of this host. Of equal paths it takes any.
         """
         with self._lock:
             self.maps = self.renew() or self.maps
@@ -165,7 +169,8 @@ class SourcePorts:
             # Every path has the links of the two hosts.
             shared = sorted((loads[link] for link in path[1:-1]), reverse=True)
             count = self._count.get(ends, Counter())[path]
-            ranks[path] = (count, shared, path) if self.policy == "spread" else (shared, count, path)
+            chance = hashlib.blake2b(f"{self.seed} {path}".encode(), digest_size=8).digest()
+            ranks[path] = (count, shared, chance) if self.policy == "spread" else (shared, count, chance)
         return ranks
 
     def _loads(self) -> Counter[int]:
