@@ -47,6 +47,8 @@ pub(crate) fn run(endpoint: &str, words: &[&str]) -> Result<(), String> {
         key: None,
         user: None,
         password_file: None,
+        api: None,
+        paths: None,
     };
     let client = Client::new(cluster.check(Path::new(""))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
