@@ -310,7 +310,7 @@ def _start(members: Members, switches: OpenVSwitch, fabric: Fabric, scheme: str)
         return all(members.for_switches(number).exists() for number in members.numbers)
 
     if not await_event(listen, PATIENCE_S, 0.05):
-        raise ToolError(f"not all controllers listen; see {members.log(0)}")
+        raise ToolError(f"not all controllers listen: {system.last_line(members.log(0))}")
     members.connect(switches)
     leader = members.await_leader()
     rules = {node: len(own) for node, own, _ in default_tables(fabric, scheme)}
