@@ -82,5 +82,12 @@ def test_commands_put_a_lab_with_three_controllers_up_and_down(name: str) -> Non
     assert all(one["process"] is not None for one in row["controllers"])
     # Open vSwitch notes roles every few seconds.
     until(lambda: all(switch["connected"] for switch in lab_status(name)["switches"]), "switches obey the leader")
+    # A controller that has ended is started again.
+    members = Members(Lab(name).blueprint(), Lab(name).directory)
+    members.kill(0)
+    again = [*PATHLOOM, "lab", "controller", "--name", name]
+    said = subprocess.run(again, capture_output=True, text=True, check=True).stdout
+    assert said == f"lab `{name}`: 1 of 3 controllers had ended and run again\n"
+    until(lambda: members.running(0) is not None, "it runs")
     assert Lab(name).down()
     assert lab_status(name)["state"] == "down"

@@ -247,7 +247,17 @@ def restart_controller(name: NameOption = "lab") -> int:
     """
     from pathloom.lab.lab import Lab
 
-    restarted = Lab(name).restart_controller()
+    lab = Lab(name)
+    if count := (lab.state() or {}).get("controllers"):
+        from pathloom.lab.members import Members
+
+        members = Members(lab.blueprint(), lab.directory, count)
+        ended = [number for number in members.numbers if members.running(number) is None]
+        for number in ended:
+            members.start(number)
+        print(f"lab `{name}`: {len(ended)} of {count} controllers had ended and run again")
+        return 0
+    restarted = lab.restart_controller()
     print(f"lab `{name}`: the controller {'runs again; all switches are connected' if restarted else 'runs'}")
     return 0
 
