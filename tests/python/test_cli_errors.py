@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -230,7 +231,7 @@ def test_an_unreadable_folder_is_refused(cli: Cli, tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_served(host: str, port: int, way_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pathloom.show.server._answers", lambda _: {})
     with pytest.raises(PathloomError, match=f"cannot listen on {host}:{port}: .*{way_out}"):
-        PageServer(cast("Results", None), host, port)
+        PageServer(cast("Results", SimpleNamespace(report=None)), host, port)
 
 
 def test_a_comparison_needs_a_scheme() -> None:
