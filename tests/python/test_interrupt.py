@@ -159,6 +159,32 @@ def test_ctrl_c_ends_a_command_soon_at_any_time(tmp_path: Path) -> None:
         assert tree(tmp_path) == []
 
 
+LOST = """
+import time
+import pathloom.cli as cli
+
+class Deleted:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+def run(arguments):
+    try:
+        Deleted()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        return cli.EXIT_INTERRUPTED
+    return 0
+
+cli.run = run
+cli.main()
+"""
+
+
+def test_ctrl_c_is_not_lost_where_python_ignores_exceptions() -> None:
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def is_past_startup(pid: int) -> bool:
     """Returns whether the interpreter has begun to load the core. Its signal handler is installed by then."""
     try:

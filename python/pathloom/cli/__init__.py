@@ -26,6 +26,7 @@ def main() -> None:
 
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminate)
+    sys.unraisablehook = _interrupt_again
     code = run(sys.argv[1:])
     if code == EXIT_INTERRUPTED:
         code = EXIT_TERMINATED if terminated.is_set() else code
@@ -34,6 +35,17 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _interrupt_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Repeats a Ctrl-C that came during a `__del__` or a callback of Python's imports, where exceptions end nothing."""
+    if not issubclass(ignored.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(ignored)
+        return
+    # Not at once: it would come during this function, and be lost again.
+    again = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def run(arguments: list[str]) -> int:
