@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from pathloom import _core
 from pathloom._core import PathloomError
 
 
@@ -12,6 +15,16 @@ def bad_input(text: str) -> PathloomError:
     PathloomError('schemes `a b`: expected one line')
     """
     return PathloomError(" ".join(text.split()))
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """Returns the end of a message about an unknown name: the known one that is spelled most alike, if one is.
+
+    >>> nearest_hint("hedra", ["ecmp", "hedera"])
+    '; did you mean `hedera`?'
+    """
+    near = _core.nearest(name, list(known))
+    return f"; did you mean `{near}`?" if near else ""
 
 
 def reason(error: BaseException) -> str:

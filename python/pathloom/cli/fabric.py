@@ -11,7 +11,7 @@ from pathloom import _core
 from pathloom.cli import completion, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, nearest_hint
 from pathloom.experiments.settings.min_rto import shorter_min_rto, usual_min_rto
 from pathloom.quantities import counted, rate_text, time_text
 from pathloom.tiers import TOR, Words, tier_words
@@ -183,8 +183,7 @@ def export(
 
     forms = ["graphml", "json"]
     if form not in forms:
-        near = _core.nearest(form, forms)
-        raise bad_input(f"--format `{form}`: expected graphml or json" + (f"; did you mean `{near}`?" if near else ""))
+        raise bad_input(f"--format `{form}`: expected graphml or json{nearest_hint(form, forms)}")
     fabric = Fabric(spec)
     text = fabric.to_graphml() if form == "graphml" else fabric.to_node_link()
     if out == console.STDOUT:

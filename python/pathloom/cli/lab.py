@@ -14,7 +14,7 @@ from pathloom.cli import compare, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, OutOption, SpecFileOption, plot_kinds, show_help_if_alone
 from pathloom.cli.settings_options import takes_settings
-from pathloom.errors import bad_input, reason
+from pathloom.errors import bad_input, nearest_hint, reason
 from pathloom.experiments.running.simulation import RunFiles
 from pathloom.experiments.settings.model import ROUTED_SWITCHES, setting
 from pathloom.specs import LAB
@@ -280,7 +280,6 @@ def execute(
 
     Example: pathloom lab exec h0 -- iperf3 -c h15 -t 5
     """
-    from pathloom import _core
     from pathloom.lab import hostd, management, system
     from pathloom.lab.blueprint import SWITCHES, ordinal
     from pathloom.lab.lab import Lab
@@ -294,9 +293,7 @@ def execute(
     else:
         namespaces |= {SWITCHES + ordinal(number): one for number, one in enumerate(blueprint.switch_namespaces)}
     if host not in namespaces:
-        near = _core.nearest(host, list(namespaces))
-        hint = f"; did you mean `{near}`?" if near else ""
-        raise bad_input(f"lab `{name}`: no host is called `{host}`{hint}")
+        raise bad_input(f"lab `{name}`: no host is called `{host}`{nearest_hint(host, namespaces)}")
     os.environ[system.MARK] = str(lab.directory)
     os.environ["OVS_RUNDIR"] = str(lab.directory / "ovs")
     if management.is_there(lab.directory):

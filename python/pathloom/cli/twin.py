@@ -48,7 +48,7 @@ from pathloom.cli.twin_options import (
     SchemeOption,
     TransportOption,
 )
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, nearest_hint
 from pathloom.experiments.settings.model import MOST_RUNS
 from pathloom.remote import DEFAULT_URL
 
@@ -343,9 +343,7 @@ def measure_of(name: str) -> Measure:
     from pathloom.twin.measures import MEASURES
 
     if name not in MEASURES:
-        near = _core.nearest(name, list(MEASURES))
-        hint = f"; did you mean `{near}`?" if near else ""
-        raise bad_input(f"--for `{name}`: is not one of {', '.join(MEASURES)}{hint}")
+        raise bad_input(f"--for `{name}`: is not one of {', '.join(MEASURES)}{nearest_hint(name, MEASURES)}")
     return MEASURES[name]
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pathloom.errors import ToolError
@@ -59,31 +60,40 @@ def write_config(
     directory: Path, fabric: Fabric, scheme: str, seed: int, arp: str = STATIC_ARP, more: str = ""
 ) -> None:
     """Writes `controller.toml` of the run directory, with `more` at its end."""
-    (directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
-    from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in FABRIC_FILES
-    spec = "fabric.json" if from_file else fabric.spec
-    words = {
-        "fabric": {"spec": spec},
+    words: dict[str, dict[str, object]] = {
+        "fabric": {"spec": write_fabric(directory, fabric)},
         "listen": {"address": ADDRESS, "unix": str(_socket(directory))},
         "hosts": {"unix": str(directory / HOSTS_SOCKET)},
         "log": {"events": str(directory / EVENTS)},
-        "scheme": _scheme_table(scheme),
+        "scheme": scheme_table(scheme, seed),
+        "discovery": {"hosts": "learn" if arp == PROXY_ARP else "configured"},
     }
-    lines = []
-    for table, keys in words.items():
-        # A JSON string is also a TOML string.
-        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
-    lines += [f"seed = {seed}", "[discovery]", f'hosts = "{"learn" if arp == PROXY_ARP else "configured"}"']
-    lines += [*management.table(directory), more, ""]
+    lines = [*toml_lines(words), *management.table(directory), more, ""]
     (directory / "controller.toml").write_text("\n".join(lines), encoding="utf-8")
 
 
-def _scheme_table(scheme: str) -> dict[str, str]:
+def write_fabric(directory: Path, fabric: Fabric) -> str:
+    """Writes `fabric.json` of the run directory. Returns how a configuration beside it names the fabric."""
+    (directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
+    from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in FABRIC_FILES
+    return "fabric.json" if from_file else fabric.spec
+
+
+def toml_lines(tables: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Returns tables with their keys as lines of TOML."""
+    lines: list[str] = []
+    for table, keys in tables.items():
+        # A JSON string, number or list is also one of TOML.
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    return lines
+
+
+def scheme_table(scheme: str, seed: int) -> dict[str, object]:
     """The scheme in the configuration; one in a Python file runs in a process with the rights of the user of sudo."""
     if not is_python_spec(scheme):
-        return {"spec": scheme}
+        return {"spec": scheme, "seed": seed}
     file, colon, rest = scheme.partition(":")
-    table = {"spec": f"{Path(file).resolve()}{colon}{rest}", "python": sys.executable}
+    table = {"spec": f"{Path(file).resolve()}{colon}{rest}", "python": sys.executable, "seed": seed}
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     return table | ({"user": f"{user}:{group}"} if user and group else {})
 
@@ -91,16 +101,8 @@ def _scheme_table(scheme: str) -> dict[str, str]:
 def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
     """Starts the controller with the configuration `controller.toml`."""
     file = directory / "controller.toml"
-    command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program(), "--config", str(file)]
-    with (directory / "controller.log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, system.MARK: str(directory)},
-            start_new_session=True,
-        )
+    command = [*system.within(blueprint.namespace), program(), "--config", str(file)]
+    process = system.start_daemon(command, directory / "controller.log", directory)
     # In a real network, the controller has its own machine. Here it must not wait for the switches.
     system.give_priority(process.pid)
     return process

@@ -7,7 +7,6 @@ only delays that are long compared with the time that the machine itself takes f
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,16 +64,8 @@ def start(blueprint: Blueprint, directory: Path) -> None:
     ]
     program = find(PROGRAM)
     assert program is not None, "long cables exist only if the program is installed"
-    command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program, *words]
-    with (directory / "delay.log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, system.MARK: str(directory)},
-            start_new_session=True,
-        )
+    command = [*system.within(blueprint.namespace), program, *words]
+    process = system.start_daemon(command, directory / "delay.log", directory, stdout=subprocess.PIPE)
     _started[:] = [*(one for one in _started if one.poll() is None), process]
     assert process.stdout is not None
     with process.stdout as said:

@@ -55,15 +55,8 @@ def start(
     stop(directory)
     _mount(directory)
     _write_config(blueprint, directory, long_bytes, subflows, sockets)
-    with (directory / "hostd.log").open("ab") as log:
-        process = subprocess.Popen(
-            [program, "--config", str(_config(directory))],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, system.MARK: str(directory)},
-            start_new_session=True,
-        )
+    command = [program, "--config", str(_config(directory))]
+    process = system.start_daemon(command, directory / "hostd.log", directory)
     _started[process.pid] = process
     if not system.await_start(process, (directory / PROGRAMS_SOCKET).exists, PATIENCE_S, 0.01):
         raise ToolError(f"`{PROGRAM}` did not start: {last_log_line(directory) or f'exit code {process.poll()}'}")

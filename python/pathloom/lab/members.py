@@ -132,14 +132,14 @@ class Members:
 
     def write_configs(self, fabric: Fabric, scheme: str, seed: int = 1) -> None:
         """Writes the configurations, and the token of the API."""
-        (self.directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
+        spec = controller.write_fabric(self.directory, fabric)
         tokens = self.directory / "tokens"
         tokens.touch(mode=0o600)
         tokens.write_text(f"operate lab {secrets.token_hex(24)}\n", encoding="ascii")
         for number in self.numbers:
             words: dict[str, dict[str, object]] = {
-                "fabric": {"spec": fabric.spec if fabric.text is None else "fabric.json"},
-                "scheme": {"spec": scheme, "seed": seed},
+                "fabric": {"spec": spec},
+                "scheme": controller.scheme_table(scheme, seed),
                 "listen": {"address": controller.ADDRESS, "unix": str(self.for_switches(number))},
                 "hosts": {"unix": str(self.for_hosts(number))},
                 "discovery": {"hosts": "configured"},
@@ -150,11 +150,7 @@ class Members:
                     "ttl": f"{TTL_S}s",
                 },
             }
-            lines: list[str] = []
-            for table, keys in words.items():
-                # A JSON string or list is also one of TOML.
-                lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
-            self.config(number).write_text("\n".join([*lines, ""]), encoding="utf-8")
+            self.config(number).write_text("\n".join([*controller.toml_lines(words), ""]), encoding="utf-8")
 
     def _own_first(self, number: int) -> list[int]:
         return [number, *(one for one in self.numbers if one != number)]
@@ -164,16 +160,7 @@ class Members:
         self._run(number, [program(), "--config", str(self.config(number))], self.log(number))
 
     def _run(self, number: int, command: list[str], log: Path) -> None:
-        inside = [system.find_tool("ip") or "ip", "netns", "exec", self.namespace(number), *command]
-        with log.open("ab") as out:
-            process = subprocess.Popen(
-                inside,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env={**os.environ, system.MARK: str(self.directory)},
-                start_new_session=True,
-            )
+        process = system.start_daemon([*system.within(self.namespace(number)), *command], log, self.directory)
         # In a real network, each of them has its own machine.
         system.give_priority(process.pid)
         for over in [one for one, started in _started.items() if started.poll() is not None]:

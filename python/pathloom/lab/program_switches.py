@@ -148,15 +148,8 @@ class PathFindingSwitches:
         self._mount()
         chosen = list(self.blueprint.switches if switches is None else switches)
         for switch in chosen:
-            with self._log(switch).open("ab") as log:
-                process = subprocess.Popen(
-                    [program(PROGRAM), "--config", str(self.config(switch))],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, system.MARK: str(self.lab_directory)},
-                    start_new_session=True,
-                )
+            command = [program(PROGRAM), "--config", str(self.config(switch))]
+            process = system.start_daemon(command, self._log(switch), self.lab_directory)
             _started[self.config(switch)] = process
             system.give_priority(process.pid)
             # One switch after another sets a connection up, and each has to be woken for it. The kernel limits the work

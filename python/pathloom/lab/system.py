@@ -151,6 +151,29 @@ def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Seq
         run_tool([tool, *within, "-batch", "-"], text, keep_open=keep_open)
 
 
+def within(namespace: str) -> list[str]:
+    """The beginning of a command that runs in a network namespace."""
+    return [find_tool("ip") or "ip", "netns", "exec", namespace]
+
+
+def start_daemon(
+    command: Sequence[str | Path], log: Path, directory: Path, stdout: int | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts a program of the lab in `directory`, whose output is added to `log`, except for `stdout` if that is given.
+
+    It gets its own session, so that Ctrl-C at the terminal does not end it, and the mark by which it is found.
+    """
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out if stdout is None else stdout,
+            stderr=out,
+            env={**os.environ, MARK: str(directory)},
+            start_new_session=True,
+        )
+
+
 def give_priority(process: int) -> None:
     """Lets all threads of a process run before ordinary ones, if the machine permits it.
 

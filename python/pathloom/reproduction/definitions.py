@@ -13,8 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from pathloom import _core
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, nearest_hint
 from pathloom.reproduction.metrics import METRICS
 
 POINTS = 5.0
@@ -377,7 +376,7 @@ def _problem(error: ValidationError) -> str:
     first = (unknown or errors)[0]
     place = ".".join(str(part) for part in first["loc"])
     if unknown:
-        near = _core.nearest(str(first["loc"][-1]), [str(one["loc"][-1]) for one in errors if one["type"] == "missing"])
-        return f"unknown key `{place}`" + (f"; did you mean `{near}`?" if near else "")
+        missing = (str(one["loc"][-1]) for one in errors if one["type"] == "missing")
+        return f"unknown key `{place}`{nearest_hint(str(first['loc'][-1]), missing)}"
     problem = str(first.get("ctx", {}).get("error", first["msg"]))
     return f"{place}: {problem}" if place else problem

@@ -14,7 +14,7 @@ from typing import Any
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, nearest_hint
 from pathloom.twin.fork import Fork
 
 NOTHING = "nothing"
@@ -85,8 +85,7 @@ def parse_alternative(text: str) -> Alternative:
                 "capacity"
             )
         if kind not in KINDS:
-            near = _core.nearest(kind, list(KINDS))
-            hint = f"; did you mean `{near}`?" if near else ""
+            hint = nearest_hint(kind, KINDS)
             raise bad_input(f"question `{text}`: `{kind}` is not one of {', '.join(KINDS)}{hint}")
         if not colon or not value.strip():
             raise bad_input(f"question `{text}`: {one} names nothing; expected {KINDS[kind]}")
@@ -224,8 +223,7 @@ def _node(graph: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     for node in graph["nodes"]:
         if node["id"] == name:
             return dict(node)
-    near = _core.nearest(name, [str(node["id"]) for node in graph["nodes"]])
-    hint = f"; did you mean `{near}`?" if near else ""
+    hint = nearest_hint(name, (str(node["id"]) for node in graph["nodes"]))
     raise bad_input(f"no node of the fork is called `{name}`{hint}")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input, reason
+from pathloom.errors import bad_input, nearest_hint, reason
 from pathloom.experiments.schemes.modules import SCHEME, first_name, imports_from, late_files, prepare_late
 from pathloom.specs import is_python_spec
 
@@ -160,8 +160,7 @@ def _class_in(module: types.ModuleType, name: str, spec: str) -> Maker:
         if len(classes) == 1:
             return next(iter(classes.values()))
         raise bad_input(f"scheme `{spec}`: {file} has several classes; name one of {listed}")
-    near = _core.nearest(name, list(classes))
-    hint = f"; did you mean `{near}`?" if near else ""
+    hint = nearest_hint(name, classes)
     raise bad_input(f"scheme `{spec}`: {file} has no class `{name}` with a method `handle`{hint} (it has {listed})")
 
 
@@ -174,8 +173,7 @@ def _read_keys(make: Maker, text: str, spec: str) -> dict[str, Any]:
         if not equals:
             raise bad_input(f"scheme `{spec}`: `{pair}` is not key=value")
         if key not in parameters:
-            near = _core.nearest(key, list(parameters))
-            hint = f"; did you mean `{near}`?" if near else ""
+            hint = nearest_hint(key, parameters)
             known = f"it takes {', '.join(parameters)}" if parameters else "it takes none"
             raise bad_input(f"scheme `{spec}`: unknown key `{key}`{hint} ({known})")
         if key in keys:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, nearest_hint
 from pathloom.experiments.settings.min_rto import written_transport
 from pathloom.experiments.settings.setting import NETWORK, OUTPUT, RUNS, WHAT, Setting
 from pathloom.quantities import time_spec
@@ -315,8 +315,7 @@ class Settings(BaseModel):
     def _known_worlds(cls, worlds: tuple[str, ...]) -> tuple[str, ...]:
         for index, world in enumerate(worlds):
             if world not in WORLDS:
-                near = _core.nearest(world, list(WORLDS))
-                hint = f"; did you mean `{near}`?" if near else ""
+                hint = nearest_hint(world, WORLDS)
                 raise bad_input(f"worlds: `{world}` is not one of {', '.join(WORLDS)}{hint}")
             if world in worlds[:index]:
                 raise bad_input(f"worlds: `{world}` is given twice; name each world once")
@@ -488,9 +487,7 @@ def _expected(name: str, otherwise: str) -> str:
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
     """Message for an unknown key, with the nearest known key."""
-    near = _core.nearest(key, list(known))
-    hint = f"; did you mean `{near}`?" if near else ""
-    return f"unknown key `{key}`{hint} (known: {', '.join(known)})"
+    return f"unknown key `{key}`{nearest_hint(key, known)} (known: {', '.join(known)})"
 
 
 def _one_line(error: ValidationError, source: str, known: list[str]) -> str:

@@ -167,18 +167,8 @@ class Daemons:
         command += ["-z", str(own / "zserv"), "--vty_socket", str(own), "--log", f"file:{own}/{daemon}.log"]
         command += {"zebra": [], "bgpd": ["-e", str(MOST_PATHS)], "bfdd": ["--bfdctl", str(own / "bfdd.sock")]}[daemon]
 
-        def start() -> subprocess.Popen[bytes]:
-            with (own / f"{daemon}.err").open("ab") as errors:
-                return subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=errors,
-                    stderr=errors,
-                    env={**os.environ, system.MARK: str(self.lab_directory)},
-                    start_new_session=True,
-                )
-
-        process = system.inside(switch.namespace, start)
+        errors = own / f"{daemon}.err"
+        process = system.inside(switch.namespace, lambda: system.start_daemon(command, errors, self.lab_directory))
         _started[config] = process
         if daemon == "bfdd":
             system.give_priority(process.pid)

@@ -7,14 +7,14 @@ any program can make one. The lab's routers carry it as weighted groups of next 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 from pathloom import _core
-from pathloom.errors import bad_input, reason
+from pathloom.errors import bad_input, nearest_hint, reason
 from pathloom.fabrics import Fabric
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.routed.routes import Route, prefixes_of_tors, routes_of
@@ -99,10 +99,10 @@ class _Reader:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._wrong(where, "expected `switch`, `prefix` and `next_hops` with `to` and `weight`") from None
         if name not in self._switches:
-            raise self._wrong(where, f"`{name}` is no switch{_hint(name, self._switches)}")
+            raise self._wrong(where, f"`{name}` is no switch{nearest_hint(name, self._switches)}")
         if not any(one.subnet_of(prefix) for one in self._prefixes):
             known = [str(one) for one in sorted(self._prefixes)]
-            raise self._wrong(where, f"{prefix} has no prefix of a ToR{_hint(str(prefix), known)}")
+            raise self._wrong(where, f"{prefix} has no prefix of a ToR{nearest_hint(str(prefix), known)}")
         switch = self._switches[name].node
         shares = [(self._link(where, switch, to, link), self._weight(where, weight)) for to, link, weight in hops]
         if not shares or len({link for link, _ in shares}) < len(shares):
@@ -125,8 +125,3 @@ class _Reader:
 
     def _wrong(self, where: str, what: str) -> _core.PathloomError:
         return bad_input(f"plan {self._file}: {where}: {what}")
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    near = _core.nearest(name, list(known))
-    return f"; did you mean `{near}`?" if near else ""

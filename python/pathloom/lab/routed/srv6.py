@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path as File
 
-from pathloom import _core
-from pathloom.errors import bad_input
+from pathloom.errors import bad_input, nearest_hint
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint, HostPort, SwitchPort
 from pathloom.lab.routed.entropy import Path, sources_of
@@ -121,8 +120,7 @@ def path_via(blueprint: Blueprint, source: HostPort, target: HostPort, via: Sequ
         wanted = []
     for name in wanted:
         if name not in known:
-            near = _core.nearest(name, list(known))
-            raise bad_input(f"--via: `{name}` is no router" + (f"; did you mean `{near}`?" if near else ""))
+            raise bad_input(f"--via: `{name}` is no router{nearest_hint(name, known)}")
         cables = sorted(
             port.link
             for port in blueprint.switch_ports
