@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 COUNT = 3
 """Number of controllers: the least of which one may be lost."""
 TTL_S = 2
-"""Time to live of the leader's lease."""
+"""Usual time to live of the leader's lease."""
 API_PORT = 6680
 PATIENCE_S = 60.0
 _BRIDGE = "members"
 _CLIENTS, _PEERS = 2379, 2380
 """Ports of etcd."""
-_ASK_S = 2.0
+_READ_S, _CHANGE_S = 2.0, 10.0
+"""Time in which a controller answers. A change is answered when etcd has it, or after 5 s."""
 _started: dict[Path, subprocess.Popen[bytes]] = {}
 """Programs that this process has started, by their logs."""
 
@@ -52,9 +53,10 @@ def name(number: int) -> str:
 class Members:
     """The controllers of a lab, which may run or not."""
 
-    def __init__(self, blueprint: Blueprint, directory: Path, count: int = COUNT) -> None:
-        """The parts are found by their names and the run directory."""
+    def __init__(self, blueprint: Blueprint, directory: Path, count: int = COUNT, ttl_s: int = TTL_S) -> None:
+        """The parts are found by their names and the run directory. `ttl_s` is for those that are started anew."""
         self.blueprint = blueprint
+        self.ttl_s = ttl_s
         self.directory = directory
         self.numbers = range(count)
 
@@ -121,6 +123,9 @@ class Members:
             "listen-peer-urls": f"{own}:{_PEERS}",
             "initial-advertise-peer-urls": f"{own}:{_PEERS}",
             "initial-cluster": peers,
+            # etcd's own leader is replaced in half of the time of a lease, as with its defaults and the usual lease.
+            "heartbeat-interval": str(self.ttl_s * 50),
+            "election-timeout": str(self.ttl_s * 500),
             "auto-compaction-mode": "periodic",
             "auto-compaction-retention": "5m",
         }
@@ -147,7 +152,7 @@ class Members:
                 "cluster": {
                     "endpoints": [f"http://{self.address(one)}:{_CLIENTS}" for one in self._own_first(number)],
                     "name": name(number),
-                    "ttl": f"{TTL_S}s",
+                    "ttl": f"{self.ttl_s}s",
                 },
             }
             self.config(number).write_text("\n".join([*controller.toml_lines(words), ""]), encoding="utf-8")
@@ -186,7 +191,8 @@ class Members:
         token = (self.directory / "tokens").read_text(encoding="ascii").split()[2]
 
         def asked() -> Any:
-            line = http.client.HTTPConnection(address, int(port), timeout=_ASK_S)
+            patience_s = _READ_S if method == "GET" else _CHANGE_S
+            line = http.client.HTTPConnection(address, int(port), timeout=patience_s)
             try:
                 line.request(method, path, headers={"Authorization": f"Bearer {token}"})
                 return json.loads(line.getresponse().read())
@@ -264,8 +270,9 @@ def put_up(
     stack: HostStack | None = None,
     say: Callable[[str], None] = lambda _text: None,
     daemons: int | None = None,
+    ttl_s: int = TTL_S,
 ) -> tuple[Members, int]:
-    """Builds a lab with several controllers. Returns them and the number of the one that leads.
+    """Builds a lab with several controllers, with this lease. Returns them and the number of the one that leads.
 
     After an error or Ctrl-C, everything that was built is removed. The caller keeps the lab locked until `release`.
     Raises `PathloomError`, `ToolError`.
@@ -273,7 +280,7 @@ def put_up(
     check_installed()
     first = f"unix:{lab.directory / 'ovs' / name(0)}.sock"
     blueprint = lab.up(fabric, first, scheme, stack, say, daemons=daemons)
-    members = Members(blueprint, lab.directory)
+    members = Members(blueprint, lab.directory, ttl_s=ttl_s)
     try:
         leader = _start(members, OpenVSwitch(blueprint, lab.directory), fabric, scheme)
         lab.note(controller=controller.OWN, controllers=COUNT, scheme=scheme)
