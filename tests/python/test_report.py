@@ -176,6 +176,8 @@ def test_a_scheme_keeps_its_look_from_report_to_report() -> None:
     assert first["ecmp"] == second["ecmp"]
     variants = looks(["hedera:period=1s", "hedera:period=5s", "ecmp"])
     assert len({look.colour for look in variants.values()}) == 3
+    many = looks([f"mine:period={number}s" for number in range(20)])
+    assert len({(look.colour, look.hatch) for look in many.values()}) == 20, "bars of one colour have other hatches"
 
 
 def test_differences_are_called_clear_only_when_they_are() -> None:

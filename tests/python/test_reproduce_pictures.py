@@ -99,3 +99,23 @@ def test_a_comparison_between_cases_is_not_a_published_point(tiny: measure.Repro
 def test_powers_of_ten_are_numbers_on_a_picture() -> None:
     result = reproduced(Figure.model_validate({**TINY, "plot": {**TINY["plot"], "log": True}}))
     assert b"mathdefault" not in pictures.picture(result).svg
+
+
+@pytest.mark.parametrize(("factor", "bottom"), [(1.0, 1.0), (0.02, 0.01)])
+def test_bars_on_a_logarithmic_axis_are_seen_whole(
+    factor: float, bottom: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {("0.2", "spt"): 1.2, ("0.2", "ecmp"): 5.2, ("0.5", "spt"): 2.7, ("0.5", "ecmp"): 1.5}
+
+    def value(_self: object, _measure: object, case: str, scheme: str) -> measure.Value:
+        return measure.Value(factor * values[case, scheme], 0.1 * factor)
+
+    plot = {**TINY["plot"], "kind": "bars", "log": True}
+    result = reproduced(Figure.model_validate({**TINY, "plot": plot, "rows": []}))
+    monkeypatch.setattr(measure.Reproduced, "value", value)
+    axes = pictures.picture(result).figure.axes[0]
+    lowest, highest = axes.get_ylim()
+    assert lowest == pytest.approx(bottom)
+    assert highest > 5.3 * factor
+    labelled = [tick for tick in axes.get_yticks() if lowest <= tick <= highest]
+    assert len(labelled) >= 2, "the eye can compare"

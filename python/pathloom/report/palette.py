@@ -62,14 +62,19 @@ DARK = {
 """The partner of each colour on a dark background; other colours do not change."""
 
 
+_HATCHES = ("", "///", "...", "xxx")
+
+
 @dataclass(frozen=True)
 class Look:
-    """Label of a scheme in a picture, and its colour, marker and line style."""
+    """Label of a scheme in a picture, and its colour, marker and line style, and the hatch of its bars."""
 
     label: str
     colour: str
     marker: str
     line: str | tuple[float, tuple[float, ...]]
+    hatch: str = ""
+    """Tells apart bars whose colour is used again."""
 
 
 def looks(schemes: Sequence[str]) -> dict[str, Look]:
@@ -84,7 +89,13 @@ def looks(schemes: Sequence[str]) -> dict[str, Look]:
         if scheme not in taken:
             taken[scheme] = next(free, len(taken) % len(_LOOKS))
     labels = short_labels(schemes)
-    return {scheme: Look(label, *_LOOKS[taken[scheme]]) for scheme, label in zip(schemes, labels, strict=True)}
+    found: dict[str, Look] = {}
+    used = [0] * len(_LOOKS)
+    for scheme, label in zip(schemes, labels, strict=True):
+        look = taken[scheme]
+        found[scheme] = Look(label, *_LOOKS[look], _HATCHES[used[look] % len(_HATCHES)])
+        used[look] += 1
+    return found
 
 
 def short_labels(schemes: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from pathloom.experiments.results.stats import mean, percentile
 from pathloom.report.palette import FAINT, INK, Look, looks
@@ -56,17 +57,32 @@ def picture(result: Reproduced) -> Picture:
     with pathloom_style():
         canvas = new_figure(_width(result), 3.7)
         axes = canvas.add_subplot()
+        if figure.plot.log:
+            # Before anything is drawn: limits of a linear axis mean nothing on a logarithmic one.
+            axes.set_yscale("log")
         makers[figure.plot.kind](axes, result, series)
         axes.set_ylabel(figure.plot.y)
         if figure.plot.log:
-            axes.set_yscale("log")
-            # Texts are drawn without TeX, so powers of ten in TeX notation would show dollar signs.
-            axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+            _label_log_axis(axes, result)
         elif figure.plot.kind in ("bars", "lines"):
             axes.set_ylim(bottom=min(0.0, _least(result)))
         if axes.get_legend_handles_labels()[1] or _bounds(result):
             _legend(axes, result)
     return Picture(figure.id.replace("/", "-"), figure.title, figure.source, canvas)
+
+
+def _label_log_axis(axes: Axes, result: Reproduced) -> None:
+    """Gives a logarithmic axis its ticks, and bars the power of ten below the least of them as their bottom."""
+    least = _least(result, math.inf)
+    if result.figure.plot.kind == "bars" and 0.0 < least < math.inf:
+        axes.set_ylim(bottom=10.0 ** math.floor(math.log10(least)))
+    first, last = (math.log10(end) for end in axes.get_ylim())
+    if math.floor(last) - math.ceil(first) < 1:
+        # One power of ten alone says little.
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    # Texts are drawn without TeX, so powers of ten in TeX notation would show dollar signs.
+    axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
 
 
 @dataclass(frozen=True)
@@ -101,10 +117,10 @@ def _all_keys(result: Reproduced) -> list[tuple[Measure, str, str]]:
     return [(measure, plan.case.label, s) for measure in measures for plan in result.plans for s in _schemes_of(result)]
 
 
-def _least(result: Reproduced) -> float:
-    """The least value of the picture: axes start at zero unless a value is below."""
+def _least(result: Reproduced, otherwise: float = 0.0) -> float:
+    """The least value of the picture: axes start at zero unless a value is below. Without values, it is `otherwise`."""
     values = [result.value(*key).mean for key in _all_keys(result) if key[2] in result.schemes]
-    return min((value for value in values if value is not None), default=0.0)
+    return min((value for value in values if value is not None), default=otherwise)
 
 
 def _schemes_of(result: Reproduced) -> list[str]:
@@ -164,7 +180,8 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
                 label = result.figure.name_of(scheme) if place == 0 and not alone else None
                 axes.bar(
                     x, value.mean, 0.62 if alone else 0.9 * width, yerr=value.ci95, color=look.colour, label=label,
-                    capsize=2.5, error_kw={"elinewidth": 1.0, "ecolor": INK},
+                    capsize=2.5, error_kw={"elinewidth": 1.0, "ecolor": INK}, hatch=look.hatch,
+                    edgecolor="white" if look.hatch else None,
                 )  # fmt: skip
             line = _published(result, measure, case, scheme)
             if line is not None:
@@ -194,6 +211,8 @@ def _number_bars(axes: Axes, numbers: Sequence[tuple[float, float, float | None,
 
     A row has the place on the x axis, the end of the bar and its interval, the published number, and the text.
     """
+    if not numbers:
+        return
     lowest, highest = axes.get_ylim()
     height = NUMBER_HEIGHT * (highest - lowest)
     for x, end, published, digits in numbers:
