@@ -121,6 +121,7 @@ page)
 judges)
     command -v tshark >/dev/null || need_packages "tshark, which checks OpenFlow messages" tshark
     command -v promtool >/dev/null || need_packages "promtool, which checks the alarms for Prometheus" prometheus
+    command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which checks the units" systemd
     command -v chromium >/dev/null || need_packages "Chromium, which checks the layout of reports" chromium fonts-dejavu-core
     ;;
 *)
