@@ -11,6 +11,9 @@ import pytest
 import pathloom
 from conftest import Cli
 from pathloom.api.results import Result
+from pathloom.experiments.results.after_end import steps_with_flows, until_end
+from pathloom.quantities import time_text
+from pathloom.show.results import Results
 from synthetic import numbers
 
 FABRIC = "diamond:rate=10Mbps,buffer=4"
@@ -123,3 +126,34 @@ def test_flows_that_end_within_a_step_have_a_way() -> None:
 def test_bad_steps(series: str, words: str) -> None:
     with pytest.raises(pathloom.PathloomError, match=words):
         pathloom.compare(**COMMON, schemes=["ecmp"], series=series)
+
+
+def test_what_happens_after_the_last_flow_is_said_and_not_shown(tmp_path: Path) -> None:
+    # Subflows that have nothing to close with wait for their timers after the last byte has arrived.
+    result = pathloom.compare(
+        fabric="rail-optimized:servers=4,gpus=4,rate=100Gbps",
+        traffic="all-to-all:size=200KB",
+        schemes=["ecmp"],
+        transport="mptcp",
+        duration="2ms",
+        until="finished",
+        runs=1,
+        series="100us",
+    )
+    end_s = float((result.flows["start_s"] + result.flows["fct_s"]).max())  # type: ignore[arg-type]
+    last_s = float(result.link_series["at_s"].max())  # type: ignore[arg-type]
+    assert last_s > 1.3 * end_s, "the case has late packets"
+    [note] = [note for note in result.notes if "the last flow ended" in note]
+    assert note.startswith("scheme ecmp: ") and f"links sent until {time_text(last_s)}" in note
+    result.save(tmp_path)
+    at_s = Results(tmp_path).times("ecmp", 1)["at_s"]
+    assert at_s[-2] < end_s <= at_s[-1] < end_s + 100e-6
+    shown = until_end(result.link_series, result.flows)
+    assert shown["at_s"].max() == at_s[-1] and shown.height < result.link_series.height
+
+
+def test_series_of_runs_that_end_before_their_flows_are_shown_to_their_end(result: Result) -> None:
+    unfinished = result.flows.with_columns(finished=pl.lit(False))
+    assert until_end(result.link_series, unfinished).equals(result.link_series)
+    assert steps_with_flows([0.1, 0.2, 0.3], 0.2) == steps_with_flows([0.1, 0.2], 5.0) == [0.1, 0.2]
+    assert not [note for note in result.notes if "the last flow ended" in note]

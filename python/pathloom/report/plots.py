@@ -19,6 +19,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
+from pathloom.experiments.results.after_end import until_end
 from pathloom.experiments.results.definitions import SIZE_BINS
 from pathloom.experiments.results.stats import percentile
 from pathloom.experiments.results.summary import unfinished
@@ -468,7 +469,8 @@ def over_time(result: ResultData, look: Mapping[str, Look]) -> Plot | None:
     every = [whole_row, *(figure.add_subplot(3, 2, place, sharex=whole_row) for place in range(3, 7))]
     for axes, (label, table, value, text) in zip(every, panels, strict=True):
         for scheme, style in look.items():
-            mine = table.filter((pl.col("scheme") == scheme) & (pl.col("run") == 1))
+            of_run = (pl.col("scheme") == scheme) & (pl.col("run") == 1)
+            mine = until_end(table.filter(of_run), result.flows.filter(of_run))
             steps = mine.group_by("at_s").agg(value.alias("value")).drop_nulls().sort("at_s")
             axes.plot(
                 steps["at_s"],

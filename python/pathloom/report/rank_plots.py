@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from pathloom import _core
+from pathloom.experiments.results.after_end import until_end
 from pathloom.quantities import counted, time_text, times_figure
 from pathloom.report.dark import BUSY
 from pathloom.report.palette import FAINT, Look
@@ -171,7 +172,8 @@ def timeline(result: ResultData, look: Mapping[str, Look]) -> tuple[Figure, str]
         lowest = axes
         if series is not None:
             lowest = figure.add_subplot(grid[place * len(rows[0]) + 1], sharex=above)
-            _draw_links(lowest, result, series.filter(pl.col("scheme") == scheme))
+            of_run = (pl.col("scheme") == scheme) & (pl.col("run") == 1)
+            _draw_links(lowest, result, until_end(series.filter(of_run), result.flows.filter(of_run)))
     lowest.set_xlabel("time")
     _legend(figure, any(len(rank.computes) for ranks in shown.values() for rank in ranks))
     return figure, _timeline_says(result, shown, left_out, series is not None)

@@ -16,6 +16,7 @@ import polars as pl
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
+from pathloom.experiments.results.after_end import end_of_flows_s, steps_with_flows
 from pathloom.experiments.results.record import COMPARISON, RESULT
 from pathloom.experiments.results.saved import load
 from pathloom.experiments.settings.input_files import OWN_FABRIC
@@ -174,14 +175,17 @@ class Results:
         }
 
     def _steps(self, scheme: str, run: int) -> list[float]:
-        """Returns the ends of all steps of a run. The series have no rows for steps in which nothing was sent."""
+        """Returns the ends of the steps of a run, until its last flow has ended.
+
+        The series have no rows for steps in which nothing was sent.
+        """
         known = set(self._piece("link-series", scheme, run)["at_s"]) | set(
             self._piece("flow-series", scheme, run)["at_s"]
         )
         step_s = _core.parse_time_s(self.record["settings"]["series"])
         # Computed as in the simulator, so that the values are equal to the last bit.
         known |= {round((number + 1) * step_s, 9) for number in range(int(max(known, default=0.0) / step_s))}
-        return sorted(known)
+        return steps_with_flows(sorted(known), end_of_flows_s(self._piece("flows", scheme, run)))
 
     @cached_property
     def _down(self) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from pathloom import _core
+from pathloom.experiments.results.after_end import after_end_notes
 from pathloom.experiments.results.connecting import connection_notes
 from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.frames import frame_notes
@@ -276,6 +277,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     lock_out_notes,
     frame_notes,
     connection_notes,
+    after_end_notes,
     changed_files,
 )
 """All makers of notes, in the order in which the notes are printed."""
