@@ -11,14 +11,17 @@ EXTRAS = {
     "optimum": ("highspy",),
     "networkx": ("networkx",),
     "cluster": ("distributed",),
+    "dns": ("dnspython",),
 }
 """The libraries of each extra, as in pyproject.toml."""
+_MODULES = {"dnspython": "dns"}
+"""The modules of libraries whose name is another one."""
 NO_PICTURES = "matplotlib is not installed, so there are no pictures: pip install 'pathloom[plot]'"
 
 
 def is_installed(extra: str) -> bool:
     """Whether all libraries of an extra can be imported."""
-    return all(find_spec(library) is not None for library in EXTRAS[extra])
+    return all(find_spec(_MODULES.get(library, library)) is not None for library in EXTRAS[extra])
 
 
 def need(extra: str, what: str) -> None:

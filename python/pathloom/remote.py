@@ -1,4 +1,4 @@
-"""Client of a live controller's HTTP API. It needs only the standard library."""
+"""Client of a live controller's HTTP API. It needs only the standard library, except for `srv:NAME`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from pathloom._core import PathloomError
 from pathloom.errors import ToolError, bad_input, reason
+from pathloom.srv import urls
 
 URL_VARIABLE, TOKEN_VARIABLE = "PATHLOOM_URL", "PATHLOOM_TOKEN"
 DEFAULT_URL = "http://127.0.0.1:6680"
@@ -94,8 +95,8 @@ class Controller:
     """A running controller, reached at its URL, or one of several controllers: the one that leads."""
 
     def __init__(self, url: str, token: str, ca: Path | None = None) -> None:
-        """`url` may be a list of URLs with commas between them."""
-        self.urls = [one.strip().rstrip("/") for one in url.split(",")]
+        """`url` may be a list of URLs with commas between them, and `srv:NAME` (`pathloom.srv`)."""
+        self.urls = urls(url)
         for one in self.urls:
             parts = urllib.parse.urlsplit(one)
             if parts.scheme not in ("http", "https") or not parts.netloc:

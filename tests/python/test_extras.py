@@ -94,5 +94,5 @@ def test_the_package_has_the_extras_that_messages_name() -> None:
         if extra not in ("all", "dev")
     }
     assert declared == EXTRAS
-    alone = {one for extra in ("plot", "optimum", "networkx") for one in project["optional-dependencies"][extra]}
+    alone = {one for extra in ("plot", "optimum", "networkx", "dns") for one in project["optional-dependencies"][extra]}
     assert set(project["optional-dependencies"]["all"]) == alone

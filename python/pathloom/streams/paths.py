@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pathloom.errors import bad_input, reason
+from pathloom.srv import places
 from pathloom.streams.policies import Route
 
 PATIENCE_S = 2.0
@@ -41,14 +42,14 @@ class ControllerAddress:
 
     @classmethod
     def parse(cls, text: str, token: str | None = None) -> ControllerAddress:
-        """Reads ADDRESS:PORT, or several ones with commas between them. Raises `PathloomError`.
+        """Reads ADDRESS:PORT or `srv:NAME`, or several ones with commas. Raises `PathloomError`, `ToolError`.
 
         >>> ControllerAddress.parse("10.0.0.254:8080").port
         8080
         >>> [other.port for other in ControllerAddress.parse("10.0.0.1:80,10.0.0.2:81").others]
         [81]
         """
-        first, *others = [cls._one(one.strip(), token) for one in text.split(",")]
+        first, *others = [cls._one(one, token) for one in places(text)]
         return replace(first, others=tuple(others))
 
     @classmethod
