@@ -33,6 +33,7 @@ from pathloom.cli.twin_options import (
     ControllerOption,
     DurationOption,
     FabricOption,
+    FailuresOption,
     FolderOption,
     ForkArgument,
     ForkFileOption,
@@ -47,6 +48,7 @@ from pathloom.cli.twin_options import (
     RunsOption,
     SchemeOption,
     TransportOption,
+    WorstOption,
 )
 from pathloom.errors import bad_input, nearest_hint
 from pathloom.experiments.settings.model import MOST_RUNS
@@ -56,7 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pathloom.experiments.running.work import Progress
-    from pathloom.twin.ask import Answer
+    from pathloom.twin.ask import Answer, Plan
+    from pathloom.twin.failures import Report
     from pathloom.twin.fork import Fork
     from pathloom.twin.measures import Measure
 
@@ -68,7 +71,7 @@ app = App(
 
 DEFAULT_FORK = Path("now.plf")
 DEFAULT_LEDGER = Path("twin.sqlite")
-MOST_QUESTIONS, MOST_PATHS = 10**9, 1000
+MOST_QUESTIONS, MOST_PATHS, MOST_WORST = 10**9, 1000, 10_000
 
 
 @app.command("fork")
@@ -160,7 +163,9 @@ def _say_what_was_found(forked: Fork, out: Path) -> None:
 @app.command("ask")
 def ask_command(
     fork: ForkArgument,
-    questions: QuestionsArgument,
+    questions: QuestionsArgument = None,
+    failures: FailuresOption = None,
+    worst: WorstOption = "5",
     measure: MeasureOption = "mean-throughput",
     duration: DurationOption = "1s",
     runs: RunsOption = "5",
@@ -175,6 +180,8 @@ def ask_command(
     """Rank what could be done: each alternative, and nothing, in packets over the same forks.
 
     Example: pathloom twin ask now.plf drain:c0 cut:e0_0-a0_0 scheme:hedera load:x1.2 --for worst-pair --budget 30s
+
+    Example: pathloom twin ask now.plf --failures double --worst 10 --budget 60s --out failures
     """
     from pathloom.experiments.running.runners import check_cluster, runner_of
     from pathloom.experiments.running.threads import default_threads
@@ -193,7 +200,12 @@ def ask_command(
         seed=1 if first_seed is None else first_seed,
         budget_s=None if budget is None else _seconds("--budget", budget),
     )
-    alternatives = parse_alternatives(questions)
+    if failures is not None:
+        if questions:
+            raise bad_input("--failures: takes no questions; ask them in a command of their own")
+        most = whole_number("--worst", worst, 1, MOST_WORST)
+        return _ask_failures(fork, failures, most, plan, threads, cluster, out, ledger, json)
+    alternatives = parse_alternatives(questions or [])
     question = Question(read_fork(fork), fork.resolve(), alternatives, plan)
     with (
         runner_of(cluster, threads or default_threads(), console.say) as runner,
@@ -206,6 +218,57 @@ def ask_command(
     if answer.interrupted:
         raise Interrupted(f"interrupted: the answer is of {answer.runs} of {plan.runs} forks")
     return 0
+
+
+def _ask_failures(
+    fork: Path,
+    kind: str,
+    worst: int,
+    plan: Plan,
+    threads: int | None,
+    cluster: str | None,
+    out: Path | None,
+    ledger: Path | None,
+    json: str | None,
+) -> int:
+    """All failures by max-min rates, and the worst of them in packets."""
+    from pathloom.experiments.running.runners import runner_of
+    from pathloom.experiments.running.threads import default_threads
+    from pathloom.twin.failures import Batch
+    from pathloom.twin.fork import read_fork
+
+    count = threads or default_threads()
+    batch, began_s = Batch(read_fork(fork), fork.resolve(), kind, plan), time.monotonic()
+    screening = batch.screen(count)
+    left_s = None if plan.budget_s is None else max(plan.budget_s - (time.monotonic() - began_s), 0.0)
+    ran = min(worst, len(screening.rows)) + 1
+    with runner_of(cluster, count, console.say) as runner, _watch(ran * plan.runs) as report:
+        found = batch.in_packets(screening, worst, runner, report, left_s)
+    if ledger is not None:
+        _note(found.answer, fork, ledger, json)
+    deliver_failures(found, out, json)
+    if found.answer.interrupted:
+        raise Interrupted(f"interrupted: the answer is of {found.answer.runs} of {plan.runs} forks")
+    return 0
+
+
+def deliver_failures(report: Report, out: Path | None, json: str | None) -> None:
+    """Writes the folder, and prints the table, or JSON instead."""
+    from pathloom.twin.failures_report import save_failures, summary, table_of_failures
+
+    if out is not None:
+        save_failures(report, out)
+    if json is not None:
+        console.put_json(json, report.json())
+    if json == console.STDOUT:
+        return
+    answer = report.answer
+    print(f"{answer.plan.measure.about}, {answer.runs} forks of {answer.plan.duration}\n")
+    console.table(None, *table_of_failures(report), 1)
+    print()
+    print(summary(report))
+    if out is not None:
+        print(f"Failures: {out / 'failures.json'}")
 
 
 def _note(answer: Answer, fork: Path, ledger: Path, json: str | None) -> None:

@@ -74,12 +74,25 @@ ForkFileOption = Annotated[
 
 ForkArgument = Annotated[Path, typer.Argument(metavar="FORK", help="File of `pathloom twin fork`.")]
 QuestionsArgument = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
-        metavar="QUESTION…",
+        metavar="[QUESTION…]",
         help="drain:SWITCH cut:CABLE fail:WHAT degrade:CABLE=RATE loss:CABLE=SHARE add:CABLE scheme:NAME "
         "load:x1.2, several joined by +",
     ),
+]
+FailuresOption = Annotated[
+    str | None,
+    typer.Option(
+        "--failures",
+        metavar="KIND",
+        help="Ask for all failures of cables and switches, in place of questions: single or double.",
+        rich_help_panel=WHAT,
+    ),
+]
+WorstOption = Annotated[
+    str,
+    typer.Option("--worst", metavar="N", help="How many of the worst --failures run in packets.", rich_help_panel=RUNS),
 ]
 MeasureOption = Annotated[
     str,

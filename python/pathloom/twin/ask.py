@@ -154,7 +154,7 @@ class Question:
             execution = Execution(settings, text, RunFiles())
             # Many prepared runs would not fit into memory.
             execution.release()
-            first = estimate(settings, text) if len(fork.flows) else NO_ESTIMATE
+            first = estimate(settings, json.dumps(scenario.settled())) if len(fork.flows) else NO_ESTIMATE
         except PathloomError as error:
             raise bad_input(f"question `{alternative.name}`: {error}") from None
         return Asked(alternative, scenario, execution, first, {}, {})

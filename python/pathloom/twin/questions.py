@@ -65,6 +65,21 @@ class Scenario:
     scheme: str
     load: float = 1.0
     faults: tuple[str, ...] = ()
+    fails: tuple[str, ...] = ()
+    """Cables and switches that the faults take down."""
+
+    def settled(self) -> Mapping[str, Any]:
+        """The graph after all failures. Hosts keep their cables, because a graph has no hosts without one."""
+        if not self.fails:
+            return self.graph
+        graph: dict[str, Any] = json.loads(json.dumps(self.graph))
+        tiers = {str(node["id"]): node.get("tier") for node in graph["nodes"]}
+        for name in self.fails:
+            ends = [(edge, (edge["source"], edge["target"])) for edge in graph["edges"]]
+            of_node = [edge for edge, both in ends if name in both and "host" not in (tiers[both[0]], tiers[both[1]])]
+            for edge in of_node if name in tiers else _cables(graph, name):
+                edge["failed"] = True
+        return graph
 
 
 def parse_alternative(text: str) -> Alternative:
@@ -138,11 +153,12 @@ def _cut(scenario: Scenario, name: str) -> Scenario:
 
 
 def _fail(scenario: Scenario, name: str) -> Scenario:
-    if "-" in name:
+    if "-" in name and name not in {str(node["id"]) for node in scenario.graph["nodes"]}:
         _cables(scenario.graph, name)
     else:
         _node(scenario.graph, name)
-    return replace(scenario, faults=(*scenario.faults, f"{FAIL_AT}:down:{name}"))
+    faults = (*scenario.faults, f"{FAIL_AT}:down:{name}")
+    return replace(scenario, faults=faults, fails=(*scenario.fails, name))
 
 
 def _degrade(scenario: Scenario, text: str) -> Scenario:
