@@ -157,7 +157,7 @@ COMPILE := --quiet --upgrade --generate-hashes --strip-extras --no-header --no-e
 lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml, and the lock of the packaging tools
 	python -m venv .venv/lock
 	.venv/lock/bin/pip install --quiet pip-tools
-	.venv/lock/bin/pip-compile $(COMPILE) --extra all --extra cluster --extra dev --output-file requirements.lock pyproject.toml
+	.venv/lock/bin/pip-compile $(COMPILE) --extra all --extra cluster --extra notebook --extra dev --output-file requirements.lock pyproject.toml
 	.venv/lock/bin/pip-compile $(COMPILE) --output-file packaging/requirements.lock packaging/requirements.in
 
 clean:  ## Remove all built files

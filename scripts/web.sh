@@ -15,7 +15,9 @@ build() {  # build FOLDER
     fi
     (cd web && npx --no-install tsc --noEmit &&
         npx --no-install esbuild src/main.ts src/app.css --bundle --minify --target=es2022 --legal-comments=none \
-            --entry-names=app --outdir="$1" --log-level=warning)
+            --entry-names=app --outdir="$1" --log-level=warning &&
+        npx --no-install esbuild src/widget.ts --bundle --minify --format=esm --target=es2022 --legal-comments=none \
+            --outdir="$1" --log-level=warning)
     cp web/src/index.html "$1/index.html"
 }
 
@@ -29,7 +31,7 @@ check)
     fresh=$(mktemp -d)
     trap 'rm -rf "$fresh"' EXIT
     build "$fresh"
-    for file in index.html app.js app.css; do
+    for file in index.html app.js app.css widget.js; do
         cmp -s "$fresh/$file" "$built/$file" || { say "$built/$file is not the file that web/ builds; run \`make web\`"; exit 1; }
     done
     ;;

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         vl2,
     )
     from pathloom.scheme import Scheme
+    from pathloom.show.widget import widget
     from pathloom.traffic import (
         all_gather,
         all_reduce,
@@ -90,6 +91,7 @@ _EXPORTS = {
         "vl2",
     ],
     "pathloom.scheme": ["Scheme"],
+    "pathloom.show.widget": ["widget"],
     "pathloom.traffic": [
         "all_gather",
         "all_reduce",
@@ -156,6 +158,7 @@ __all__ = [
     "vl2",
     "web_search",
     "web_server",
+    "widget",
 ]
 
 

@@ -12,6 +12,7 @@ EXTRAS = {
     "networkx": ("networkx",),
     "cluster": ("distributed",),
     "dns": ("dnspython",),
+    "notebook": ("anywidget",),
 }
 """The libraries of each extra, as in pyproject.toml."""
 _MODULES = {"dnspython": "dns"}

@@ -229,7 +229,7 @@ def test_an_unreadable_folder_is_refused(cli: Cli, tmp_path: Path) -> None:
     [("nowhere.invalid", 0, "--listen"), ("192.0.2.1", 0, "--listen"), ("127.0.0.1", -1, "--port")],
 )
 def test_a_page_that_cannot_be_served(host: str, port: int, way_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathloom.show.server._answers", lambda _: {})
+    monkeypatch.setattr("pathloom.show.server.answers_of_result", lambda _: {})
     with pytest.raises(PathloomError, match=f"cannot listen on {host}:{port}: .*{way_out}"):
         PageServer(cast("Results", SimpleNamespace(report=None)), host, port)
 

@@ -56,6 +56,12 @@ def test_a_figure_in_axes_names_the_extra_that_it_needs(tmp_path: Path) -> None:
     assert "PathloomError: plot: needs matplotlib and networkx; install with pip" in done.stderr, done.stderr
 
 
+def test_a_widget_names_the_extra_that_it_needs(tmp_path: Path) -> None:
+    done = without_extras(WITHOUT + "import pathloom as pl; pl.widget(pl.diamond())", cwd=tmp_path)
+    said = "PathloomError: pathloom.widget: needs anywidget; install with pip install 'pathloom[notebook]'"
+    assert said in done.stderr, done.stderr
+
+
 def test_a_sweep_needs_no_extra(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         'fabric = "diamond:rate={rate}"\ntraffic = "long-lived"\nschemes = "ecmp"\nduration = "50ms"\nruns = 2\n'

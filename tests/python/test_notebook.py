@@ -14,6 +14,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 import pathloom as pl
@@ -174,3 +175,63 @@ def test_types_for_schemes_have_docstrings_at_run_time(kind: type) -> None:
     names = [name for name in vars(kind) if not name.startswith("_")]
     assert names
     assert [name for name in names if not getattr(kind, name).__doc__] == []
+
+
+def test_a_widget_answers_the_page_through_the_kernel(tmp_path: Path) -> None:
+    code = """
+        import pathloom as pl
+        result = pl.run(fabric="diamond:rate=10Mbps", traffic="long-lived", scheme="ecmp", duration="100ms")
+        display(pl.widget(result), pl.widget(pl.diamond(rate="10Mbps"), height="300px"))
+    """
+    manager, client = start_new_kernel(cwd=str(tmp_path))
+    try:
+        client.execute(textwrap.dedent(code))
+        told = [said for said in until_idle(client) if said["msg_type"] in ("comm_open", "display_data", "error")]
+        opened = [one["content"] for one in told if one["msg_type"] == "comm_open"]
+        models = {one["comm_id"]: one["data"]["state"] for one in opened if "_esm" in one["data"]["state"]}
+        shown = [one["content"]["data"] for one in told if one["msg_type"] == "display_data"]
+        of_result, of_fabric = (one["application/vnd.jupyter.widget-view+json"]["model_id"] for one in shown)
+        assert [models[one]["height"] for one in (of_result, of_fabric)] == ["38rem", "300px"]
+        assert all("export" in state["_esm"] for state in models.values())
+        page = asked(client, of_result, "page")
+        assert 'data-source="results"' in page["body"] and 'data-through="port"' in page["body"]
+        assert asked(client, of_result, "v1/links?scheme=ecmp&run=1")["status"] == 200
+        assert 'data-source="fabric"' in asked(client, of_fabric, "page")["body"]
+        assert asked(client, of_fabric, "v1/summary")["body"]["hosts"] == 2
+        unknown = asked(client, of_fabric, "v1/race?scheme=ecmp&run=1")
+        assert (unknown["status"], unknown["body"]["detail"]) == (404, "nothing is at /v1/race")
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def until_idle(client: Any) -> list[Any]:
+    """Returns what the kernel publishes until it has done what it was asked."""
+    said: list[Any] = []
+    while not said or said[-1]["content"].get("execution_state") != "idle":
+        said.append(client.get_iopub_msg(timeout=120))
+    return said
+
+
+def asked(client: Any, model: str, path: str) -> dict[str, Any]:
+    """Returns the answer to a message of a cell to its widget."""
+    content = {"comm_id": model, "data": {"method": "custom", "content": {"view": "1", "id": 7, "path": path}}}
+    client.shell_channel.send(client.session.msg("comm_msg", content))
+    answers = [one["content"]["data"]["content"] for one in until_idle(client) if one["msg_type"] == "comm_msg"]
+    assert [(one["view"], one["id"]) for one in answers] == [("1", 7)]
+    answer: dict[str, Any] = answers[0]
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ([1], "found a list; expected the result of a comparison, its folder, or a fabric"),
+        ("nowhere", "`nowhere`: no such folder"),
+    ],
+)
+def test_a_widget_of_something_else_is_refused(what: Any, said: str) -> None:
+    with pytest.raises(pl.PathloomError, match=re.escape(said)):
+        pl.widget(what)
+    with pytest.raises(pl.PathloomError, match="height `tall`: expected a length of CSS"):
+        pl.widget(pl.diamond(), height="tall")

@@ -32,6 +32,7 @@ from pathloom.experiments.results.summary import paired_differences
 from pathloom.experiments.results.tables import FLOW_SCHEMA, LINK_SCHEMA
 from pathloom.fabrics import Fabric, diamond, fat_tree
 from pathloom.report.tables import NOTHING, control_table
+from pathloom.show import sources
 from pathloom.show.results import Results
 
 
@@ -392,5 +393,5 @@ def test_unknown_queues_are_null_and_can_be_shown(tmp_path: Path) -> None:
     result.save(tmp_path / "made")
     queues = pl.read_parquet(tmp_path / "made/links.parquet").sort("link")["mean_queue"].to_list()
     assert queues[0] is None and None not in queues[1:]
-    shown = Results(tmp_path / "made").links("ecmp", 1)
+    shown = Results(sources.folder(tmp_path / "made")).links("ecmp", 1)
     assert json.loads(json.dumps(shown, allow_nan=False))["mean_queue"][0] is None

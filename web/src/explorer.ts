@@ -23,6 +23,9 @@ export interface Details {
   pair(from: string, to: string): Promise<Node[]>;
 }
 
+/** Where a fabric comes from. One without a result has rates in place of utilisations, and no flows. */
+export type Shows = "result" | "live" | "fabric";
+
 export type Shown = { kind: "overview" } | Target | Pair | { kind: "flow"; flow: string };
 
 const MOST_FOUND = 12;
@@ -56,7 +59,7 @@ export class Explorer {
   private readonly folds: { render: () => void };
   private turn = 0;
 
-  constructor(readonly fabric: Fabric, private readonly details: Details, private readonly unfolded: Unfolded, live: boolean) {
+  constructor(readonly fabric: Fabric, private readonly details: Details, private readonly unfolded: Unfolded, private readonly shows: Shows) {
     this.view = new FabricView(fabric, `Fabric ${fabric.spec}`, unfolded);
     this.names = new Names(fabric);
     this.view.onselect = (target) => void this.show(target ?? { kind: "overview" }, false);
@@ -71,7 +74,7 @@ export class Explorer {
     this.element = h(
       "section",
       { class: "explorer", "aria-label": "Fabric" },
-      h("div", { class: "picture" }, this.view.element, h("div", { class: "below" }, legend(live, unfolded.foldable), folds.element, this.view.zoomButtons)),
+      h("div", { class: "picture" }, this.view.element, h("div", { class: "below" }, legend(shows, unfolded.foldable), folds.element, this.view.zoomButtons)),
       h("aside", { class: "panel", "aria-label": "Details" }, h("div", { class: "find" }, search, found), this.back, this.heading, this.body),
     );
     this.element.addEventListener("keydown", (event) => {
@@ -183,7 +186,7 @@ export class Explorer {
     const state = this.states(link);
     const bar = h("i", { class: "bar", "aria-hidden": "true" });
     bar.style.width = `${Math.min(100, (this.value(link) ?? 0) / 10)}%`;
-    const value = state === "up" ? share(this.value(link)) : state;
+    const value = state === "up" ? this.valueText(link) : state;
     return h(
       "li", {},
       h("button", { type: "button", class: "link", onclick: () => void this.show({ kind: "link", index: link }) },
@@ -217,6 +220,11 @@ export class Explorer {
   private weight(link: number): number {
     const value = this.value(link) ?? 0;
     return this.states(link) === "down" || value > 1000 ? -1 : value;
+  }
+
+  /** The utilisation of a link, or its rate in a fabric without a result. */
+  private valueText(link: number): string {
+    return this.shows === "fabric" ? rate(this.fabric.links.rate_bps[link]) : share(this.value(link));
   }
 
   value(link: number): number | undefined {
@@ -265,10 +273,10 @@ export class Explorer {
     if (shown.kind === "bundle") return this.tellBundle(shown.ends);
     if (shown.kind === "pair") return this.tellPair(shown.from, shown.to);
     const state = this.states(shown.index);
-    const value = this.value(shown.index);
     const facts = h(
       "p", { class: "lead" },
-      h("strong", {}, state === "up" ? share(value) : state), ` of ${rate(this.fabric.links.rate_bps[shown.index])}`,
+      h("strong", {}, state === "up" ? this.valueText(shown.index) : state),
+      this.shows !== "fabric" && ` of ${rate(this.fabric.links.rate_bps[shown.index])}`,
     );
     return { title: linkName(this.fabric, shown.index), content: [facts, ...(await this.details.link(shown.index))] };
   }
@@ -309,7 +317,7 @@ export class Explorer {
     const links = this.view.bundle(ends);
     return {
       title: ends.map((key) => this.view.nameOf(key)).join(" → "),
-      content: [...this.tellLinks(links), h("h3", {}, "Fullest"), this.links(links)],
+      content: [...this.tellLinks(links), h("h3", {}, this.shows === "fabric" ? "Links" : "Fullest"), this.links(links)],
     };
   }
 
@@ -322,16 +330,18 @@ export class Explorer {
     return [facts([
       ["Cables", up.length === links.length ? links.length : `${up.length} of ${links.length} are up`],
       ["Rate", rate(rates)],
-      ["Fullest", share(known.length ? Math.max(...known) : undefined)],
-      ["Mean", share(mean)],
-      ["Above 90 %", known.filter((value) => value > 900).length],
+      ...(this.shows === "fabric" ? [] : [
+        ["Fullest", share(known.length ? Math.max(...known) : undefined)],
+        ["Mean", share(mean)],
+        ["Above 90 %", known.filter((value) => value > 900).length],
+      ] as [string, string | number][]),
     ])];
   }
 
   /** The least and the highest utilisation of links that are up, and how many are down. */
   private range(links: number[]): string {
     const up = this.fullest(links.filter((link) => this.states(link) !== "down"));
-    const [least, most] = [up.at(-1), up[0]].map((link) => share(link === undefined ? undefined : this.value(link)));
+    const [least, most] = [up.at(-1), up[0]].map((link) => link === undefined ? "–" : this.valueText(link));
     const values = up.length === 0 ? "" : least === most ? most : `${least} to ${most}`;
     return [values, up.length < links.length && `${links.length - up.length} down`].filter(Boolean).join(", ");
   }
@@ -353,7 +363,7 @@ export class Explorer {
       const text = this.range(links);
       content.push(h("p", { class: "hop" }, h("span", {}, name), h("span", { class: "number" }, text)));
     });
-    content.push(h("h3", {}, "Flows of this pair"), ...(await this.details.pair(source.name, target.name)));
+    if (this.shows !== "fabric") content.push(h("h3", {}, "Flows of this pair"), ...(await this.details.pair(source.name, target.name)));
     return { title: `${source.name} → ${target.name}`, content, only: nodes };
   }
 

@@ -17,7 +17,7 @@ export async function operate(): Promise<void> {
   const view = new OperateView(live);
   const details = new LiveDetails(live, (path, out, what) => view.drain(path, out, what));
   const unfolded = new Unfolded(live.fabric);
-  const explorer = new Explorer(live.fabric, details, unfolded, true);
+  const explorer = new Explorer(live.fabric, details, unfolded, "live");
   details.explorer = explorer;
   const matrix = new MatrixView(live.fabric, unfolded, (link) => {
     location.hash = "fabric";

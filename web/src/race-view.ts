@@ -43,7 +43,7 @@ export class RaceView {
     const folds = foldButtons(unfolded);
     this.folds = folds;
     this.element = h("section", { class: "race", "aria-label": "Race" },
-      h("div", { class: "row choose" }, choices[0]!, h("span", {}, "against"), choices[1]!, legend(false, unfolded.foldable), folds.element), this.tracks, this.charts);
+      h("div", { class: "row choose" }, choices[0]!, h("span", {}, "against"), choices[1]!, legend("result", unfolded.foldable), folds.element), this.tracks, this.charts);
     new ResizeObserver(() => this.drawCharts()).observe(this.charts);
   }
 

@@ -50,7 +50,7 @@ class Page {
     this.run = new Run(about.schemes[0]!.name, about.runs[0]!);
     this.details = new ResultDetails(about, () => this.run, () => this.bar.at);
     this.unfolded = new Unfolded(fabric);
-    this.explorer = new Explorer(fabric, this.details, this.unfolded, false);
+    this.explorer = new Explorer(fabric, this.details, this.unfolded, "result");
     this.details.explorer = this.explorer;
     const ontimes = (times: number[]) => {
       if (this.view === "race") this.setTimes(times);

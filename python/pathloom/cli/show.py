@@ -30,10 +30,11 @@ def show(
 
     Example: pathloom show results/stride
     """
+    from pathloom.show import sources
     from pathloom.show.results import Results
     from pathloom.show.server import PageServer
 
-    with PageServer(Results(folder), listen, port) as server, contextlib.suppress(KeyboardInterrupt):
+    with PageServer(Results(sources.folder(folder)), listen, port) as server, contextlib.suppress(KeyboardInterrupt):
         print(f"{folder}: {server.url} (Ctrl-C ends it)", flush=True)
         if browser:
             import webbrowser

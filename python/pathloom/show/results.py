@@ -1,4 +1,4 @@
-"""Answers the page's requests about a results folder from its parquet files, in small pieces."""
+"""Answers the page's requests about a result from its tables, in small pieces."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from pathloom import _core
-from pathloom._core import PathloomError
-from pathloom.errors import bad_input, reason
 from pathloom.experiments.results.after_end import end_of_flows_s, steps_with_flows
-from pathloom.experiments.results.record import COMPARISON, RESULT
-from pathloom.experiments.results.saved import load
-from pathloom.experiments.settings.input_files import OWN_FABRIC
-from pathloom.fabrics import Fabric
 from pathloom.show.faults import changes_of_links
+from pathloom.show.sources import Source
 
 UNKNOWN = 65535
 """Value of an unknown utilisation; known ones are in per mille."""
@@ -38,7 +32,6 @@ _FLOW_COLUMNS = [
 _ORDERS = {"flow": False, "age_s": True, "slowdown": True, "throughput": False, "retransmits": True, "start_s": False}
 """By which columns flows are sorted, and whether the largest value comes first."""
 
-REPORT = "report.html"
 _PICTURE = re.compile(r'<h2 id="([\w-]+)">([^<]+)</h2>')
 """The heading of a picture in a report: its name and its title."""
 
@@ -48,32 +41,23 @@ class NotFound(Exception):
 
 
 class Results:
-    """A saved result. Several threads may use it."""
+    """A result. Several threads may use it."""
 
-    def __init__(self, folder: Path) -> None:
-        """Opens a folder. Raises `PathloomError` when it is not the result of a comparison."""
-        if folder.name != RESULT and not folder.is_dir():
-            what = "is a file" if folder.exists() else "no such folder"
-            raise bad_input(f"`{folder}`: {what}; expected the results folder of a compare or a run")
-        loaded = load(folder)
-        if loaded.kind != COMPARISON:
-            raise bad_input(
-                f"`{folder}`: is the result of a {loaded.kind}; expected the results folder of a compare or a run"
-            )
-        self.folder, self.record = loaded.path, loaded.summary
-        self._flows, self._links = loaded.flows, loaded.links
+    def __init__(self, source: Source) -> None:
+        """Answers from the tables of a source; see `pathloom.show.sources`."""
+        self.record, self.report = source.record, source.report
+        self._source = source
         self._lock = threading.RLock()
         self._tables: dict[str, pl.DataFrame | None] = {}
         self._pieces: dict[tuple[str, str, int], pl.DataFrame] = {}
-        self.report = _report(loaded.path)
-        self._fabric = _fabric(loaded.path, loaded.summary["settings"], self._links)
+        self._fabric = source.fabric
 
     def about(self) -> dict[str, Any]:
         """Returns what was run, and the figures of each scheme."""
         settings = self.record["settings"]
         runs = sorted({run["run"] for scheme in self.record["schemes"] for run in scheme["runs"]})
         return {
-            "name": self.folder.resolve().name,
+            "name": self._source.name,
             "fabric": settings["fabric"],
             "spec": settings["traffic"],
             "traffic": self.record["traffic"]["description"],
@@ -90,7 +74,7 @@ class Results:
             "down": self._down,
         }
 
-    def fabric(self) -> dict[str, Any]:
+    def fabric(self) -> Mapping[str, Any]:
         """Returns nodes and links, in the form of the controller's API."""
         return self._fabric
 
@@ -225,12 +209,9 @@ class Results:
         return flows.join(paths.filter(crosses).select("flow").unique(), on="flow", how="semi")
 
     def _table(self, name: str) -> pl.DataFrame | None:
-        if name in ("flows", "links"):
-            return self._flows if name == "flows" else self._links
         with self._lock:
             if name not in self._tables:
-                path = self.folder / f"{name}.parquet"
-                self._tables[name] = _read(path) if path.is_file() else None
+                self._tables[name] = self._source.table(name)
             return self._tables[name]
 
     def _piece(self, name: str, scheme: str, run: int) -> pl.DataFrame:
@@ -246,51 +227,6 @@ class Results:
                     raise NotFound(f"the result has no run {run} of {scheme}")
                 self._pieces[key] = rows
             return self._pieces[key]
-
-
-def _report(folder: Path) -> bytes | None:
-    try:
-        return (folder / REPORT).read_bytes()
-    except OSError:
-        return None  # A result may have been moved without its report.
-
-
-def _read(path: Path) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise bad_input(f"`{path}`: cannot be read: {reason(error)}") from None
-
-
-def _fabric(folder: Path, settings: Mapping[str, Any], links: pl.DataFrame) -> dict[str, Any]:
-    """Returns the fabric of a result. If its file is missing, it is rebuilt from the table of links."""
-    try:
-        own = folder / OWN_FABRIC
-        text = own.read_text(encoding="utf-8") if own.is_file() else None
-        spec = settings["fabric"]
-        fabric = Fabric(spec) if text is None else Fabric.from_node_link(text, spec)
-        ends = fabric.links
-        if len(ends["source"]) != links["link"].n_unique():
-            raise bad_input("the fabric is not the one that was run")
-        columns = {name: ends[name] for name in ("source", "target", "rate_bps", "up")}
-        return {"spec": fabric.spec, "nodes": fabric.nodes, "links": columns}
-    except (PathloomError, OSError, ValueError):
-        return _from_links(settings["fabric"], links)
-
-
-def _from_links(spec: str, links: pl.DataFrame) -> dict[str, Any]:
-    rows = links.unique("link").sort("link")
-    names = list(dict.fromkeys([*rows["source"], *rows["target"]]))
-    numbers = {name: number for number, name in enumerate(names)}
-    switches = set(rows.filter("between_switches")["source"]) | set(rows.filter("between_switches")["target"])
-    tiers = {name: "tor" if name in switches else "host" for name in names}
-    nodes = [{"name": name, "tier": tiers[name], "pod": None, "position": None} for name in names]
-    columns = {
-        "source": [numbers[name] for name in rows["source"]],
-        "target": [numbers[name] for name in rows["target"]],
-        "rate_bps": rows["rate_bps"].to_list(),
-    }
-    return {"spec": spec, "nodes": nodes, "links": columns}
 
 
 def _figures(scheme: Mapping[str, Any]) -> dict[str, Any]:

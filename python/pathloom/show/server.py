@@ -7,15 +7,14 @@ import gzip
 import ipaddress
 import json
 import socket
-from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from pathloom._core import PathloomError
 from pathloom.errors import bad_input, reason
-from pathloom.show.results import MOST_FRAMES, REPORT, NotFound, Results
+from pathloom.show.answers import answer, answers_of_result
+from pathloom.show.page_files import page_file
+from pathloom.show.results import Results
+from pathloom.show.sources import REPORT
 
 STATIC = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -30,37 +29,6 @@ _POLICY = (
 )
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'"
 """The report is one file, with its styles and pictures inside. It has no script."""
-_SOURCE = 'data-source="controller"'
-"""Attribute of `index.html` that names the source of its data. The controller serves the file unchanged."""
-
-Asked = Mapping[str, str]
-
-
-def _answers(results: Results) -> Mapping[str, Callable[[Asked], Any]]:
-    """Returns, by address of the API, the function that answers it."""
-
-    def run(asked: Asked) -> tuple[str, int]:
-        return asked.get("scheme", ""), _whole_number(asked, "run")
-
-    return {
-        "/v1/result": lambda _: results.about(),
-        "/v1/fabric": lambda _: results.fabric(),
-        "/v1/links": lambda asked: results.links(*run(asked)),
-        "/v1/times": lambda asked: results.times(*run(asked)),
-        "/v1/frames": lambda asked: results.frames(
-            *run(asked), _whole_number(asked, "first"), _whole_number(asked, "count", MOST_FRAMES)
-        ),
-        "/v1/flows": lambda asked: results.flows(*run(asked), asked),
-        "/v1/flow": lambda asked: results.flow(*run(asked), _whole_number(asked, "flow")),
-        "/v1/race": lambda asked: results.progress(*run(asked)),
-    }
-
-
-def _whole_number(asked: Asked, name: str, default: int | None = None) -> int:
-    text = asked.get(name, "" if default is None else str(default))
-    if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise NotFound(f"{name} `{text}` is not a whole number")
-    return int(text)
 
 
 class PageServer(ThreadingHTTPServer):
@@ -70,11 +38,8 @@ class PageServer(ThreadingHTTPServer):
 
     def __init__(self, results: Results, host: str, port: int) -> None:
         """Starts to listen. Raises `PathloomError` if that is not possible."""
-        self.answers, self.report = _answers(results), results.report
-        page = files("pathloom.web")
-        self.static = {path: ((page / name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
-        index, kind = self.static["/"]
-        self.static["/"] = index.replace(_SOURCE.encode(), b'data-source="results"'), kind
+        self.answers, self.report = answers_of_result(results), results.report
+        self.static = {path: (page_file(name, "results").encode(), kind) for path, (name, kind) in STATIC.items()}
         self.loopback = is_loopback(host)
         try:
             super().__init__((host, port), _Handler)
@@ -115,15 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, content, kind)
         if parts.path == f"/{REPORT}" and self.server.report is not None:
             return self._send(200, self.server.report, "text/html; charset=utf-8", _REPORT_POLICY)
-        answer = self.server.answers.get(parts.path)
-        if answer is None:
-            return self._problem(404, f"nothing is at {parts.path}")
-        try:
-            value = answer(dict(parse_qsl(parts.query)))
-        except (NotFound, PathloomError) as problem:
-            return self._problem(404, str(problem))
+        status, value = answer(self.server.answers, self.path)
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-        return self._send(200, text.encode(), "application/json")
+        return self._send(status, text.encode(), "application/json" if status == 200 else "application/problem+json")
 
     do_HEAD = do_GET  # noqa: N815
 
