@@ -17,7 +17,6 @@ use pathloom_model::search::{spanning_tree, RouteTable};
 use pathloom_model::{Fabric, LinkId, LinkState, NodeId, PortNo, Prefix};
 use pathloom_scheme::{DefaultRoutes, PlannedWeights, Shared};
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// First identifier of the groups of the controller. Groups below it belong to others and are not changed.
@@ -81,6 +80,8 @@ pub(crate) struct NextHops {
     weights: Option<Weights>,
     /// Those that the scheme has set; they come before `weights`.
     planned: Shared<PlannedWeights>,
+    /// The next hops that they may name; only if there are any.
+    allowed: Option<RouteTable>,
 }
 
 impl NextHops {
@@ -95,21 +96,23 @@ impl NextHops {
         };
         let fan_out = (how == DefaultRoutes::PerHost).then(|| FanOut::new(fabric, links, &table));
         let weights = (how == DefaultRoutes::Weighted).then(|| Weights::new(fabric, links, &table));
-        NextHops { how, version: links.version(), table, fan_out, weights, planned: planned.clone() }
+        let allowed = (weights.is_some() && !planned.is_empty()).then(|| RouteTable::with_sideways(fabric, links));
+        NextHops { how, version: links.version(), table, fan_out, weights, planned: planned.clone(), allowed }
     }
 
-    /// Weights of the next hops of a switch to ToR number `tor`, in their order; `None` if they are equal.
-    fn weights_of(&self, fabric: &Fabric, switch: NodeId, tor: usize) -> Option<Cow<'_, [u16]>> {
-        let by_capacity = self.weights.as_ref()?;
-        if let Some(planned) = self.planned.get(&(switch, fabric.tors()[tor])) {
-            let weight =
-                |&link: &LinkId| planned.iter().find(|&&(known, _)| known == link).map_or(0, |&(_, weight)| weight);
-            let weights: Vec<u16> = self.table.next_hops(switch, tor).iter().map(weight).collect();
-            if weights.iter().any(|&weight| weight > 0) {
-                return Some(weights.into());
-            }
-        }
-        by_capacity.of(switch, tor).map(Cow::from)
+    /// The next hops of a switch to ToR number `tor` with weights above 0, as the scheme has set them. `None` if it has set none that
+    /// may be used.
+    fn planned(&self, fabric: &Fabric, switch: NodeId, tor: usize) -> Option<Vec<(LinkId, u16)>> {
+        let (allowed, planned) = (self.allowed.as_ref()?, self.planned.get(&(switch, fabric.tors()[tor]))?);
+        let weight = |link| planned.iter().find(|&&(known, _)| known == link).map_or(0, |&(_, weight)| weight);
+        let hops = allowed.next_hops(switch, tor).iter().map(|&link| (link, weight(link)));
+        Some(hops.filter(|&(_, weight)| weight > 0).collect()).filter(|hops: &Vec<_>| !hops.is_empty())
+    }
+
+    /// The next hops of a switch to ToR number `tor` with weights by capacity; `None` if these are equal.
+    fn by_capacity(&self, switch: NodeId, tor: usize) -> Option<Vec<(LinkId, u16)>> {
+        let weights = self.weights.as_ref()?.of(switch, tor)?;
+        Some(self.table.next_hops(switch, tor).iter().copied().zip(weights.iter().copied()).collect())
     }
 
     /// Whether they were computed for this state and kind.
@@ -212,11 +215,11 @@ impl Compiler {
         let port = |index: usize| UnnamedChoice::Port(fabric.link(links[index]).from_port);
         match (routes.how, links.len()) {
             (_, 0) => self.leaf(prefix, UnnamedChoice::Drop),
-            (_, 1) => self.leaf(prefix, port(0)),
             (DefaultRoutes::Ecmp | DefaultRoutes::Weighted, _) => {
                 let choice = self.spread(fabric, routes, switch, tor);
                 self.leaf(prefix, choice);
             }
+            (_, 1) => self.leaf(prefix, port(0)),
             // Not used for a spanning tree, which has only one way.
             (DefaultRoutes::SinglePath | DefaultRoutes::SpanningTree, ways) => {
                 self.leaf(prefix, port((tie_break(tor, switch) % ways as u64) as usize));
@@ -236,14 +239,22 @@ impl Compiler {
         }
     }
 
-    /// Spreads flows over all next hops of a switch to a ToR.
+    /// Spreads flows over the next hops of a switch to a ToR: those that the scheme has planned, or else those on shortest paths, of
+    /// which there is at least one.
     fn spread(&mut self, fabric: &Fabric, routes: &NextHops, switch: NodeId, tor: usize) -> UnnamedChoice {
-        let Some(weights) = routes.weights_of(fabric, switch, tor) else {
-            return UnnamedChoice::Set(routes.table.group(switch, tor));
-        };
-        let hops = routes.table.next_hops(switch, tor).iter().zip(&*weights);
+        if let Some(hops) = routes.planned(fabric, switch, tor).or_else(|| routes.by_capacity(switch, tor)) {
+            return self.weighted(fabric, &hops);
+        }
+        match routes.table.next_hops(switch, tor) {
+            &[link] => UnnamedChoice::Port(fabric.link(link).from_port),
+            _ => UnnamedChoice::Set(routes.table.group(switch, tor)),
+        }
+    }
+
+    /// Spreads flows over these next hops by weight.
+    fn weighted(&mut self, fabric: &Fabric, hops: &[(LinkId, u16)]) -> UnnamedChoice {
         let ports: Vec<PortNo> =
-            hops.flat_map(|(&link, &weight)| vec![fabric.link(link).from_port; usize::from(weight)]).collect();
+            hops.iter().flat_map(|&(link, weight)| vec![fabric.link(link).from_port; usize::from(weight)]).collect();
         if ports.iter().all(|port| *port == ports[0]) {
             return UnnamedChoice::Port(ports[0]);
         }
@@ -279,7 +290,7 @@ impl Compiler {
                 let port = |index: usize| UnnamedChoice::Port(fabric.link(links[index % links.len()]).from_port);
                 match (routes.how, links.len()) {
                     (_, 0) => UnnamedChoice::Drop,
-                    (DefaultRoutes::Ecmp | DefaultRoutes::Weighted, 2..) => self.spread(fabric, routes, switch, tor),
+                    (DefaultRoutes::Ecmp | DefaultRoutes::Weighted, _) => self.spread(fabric, routes, switch, tor),
                     (DefaultRoutes::PerHost, _) => port(u32::from(prefix.address) as usize),
                     _ => port((tie_break(tor, switch) % links.len() as u64) as usize),
                 }

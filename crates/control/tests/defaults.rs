@@ -2,7 +2,8 @@
 
 use pathloom_control::{Config, Controller, Output};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, PROTO_TCP};
+use pathloom_model::search::RouteTable;
+use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, PROTO_TCP};
 use pathloom_scheme::{Action, DefaultRoutes, HopWeights, Needs};
 use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
 use proptest::prelude::*;
@@ -269,6 +270,65 @@ fn weights_of_the_scheme_divide_the_flows_until_they_are_withdrawn() {
     network.set_cable(link(1), true);
     assert_eq!(set(&mut network, vec![(LinkId(u32::MAX), 5)]).len(), 3, "no such link");
     assert_eq!(set(&mut network, vec![]).len(), 3);
+}
+
+/// Weights that a scheme draws for all links of all switches, for all ToRs: also for links that lead away from the ToR.
+fn drawn_weights(fabric: &Fabric, seed: u64) -> Vec<HopWeights> {
+    let mut state = seed;
+    let mut draw = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u16 % 3
+    };
+    let pairs = fabric.switches().iter().flat_map(|&switch| fabric.tors().iter().map(move |&tor| (switch, tor)));
+    let mut weights = |(switch, tor): (NodeId, NodeId)| {
+        let weights = fabric.switch_ports(switch).iter().map(|port| (port.link, draw())).collect();
+        HopWeights { switch, tor, weights }
+    };
+    pairs.map(&mut weights).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever weights a scheme sets, packets arrive, in no loop. That holds as well while switches have weights of different plans:
+    /// each switch takes those of one of two draws.
+    #[test]
+    fn no_weights_of_a_scheme_make_a_loop(seeds in prop::array::uniform2(any::<u64>()), mix in any::<u64>()) {
+        let fabric = fabric("jellyfish:switches=10,ports=5,hosts=20,seed=4");
+        let (script, mut network) = scripted(&fabric, DefaultRoutes::Weighted);
+        let [one, other] = seeds.map(|seed| drawn_weights(&fabric, seed));
+        let mixed = one.into_iter().zip(other).map(|(one, other)| if mix >> (one.switch.0 % 64) & 1 == 0 { one } else { other });
+        script.at(network.now(), Action::SetWeights(mixed.collect()));
+        network.run_until(network.now() + Nanos::from_secs(1));
+        check(&network);
+    }
+}
+
+#[test]
+fn weights_may_lead_sideways() {
+    let fabric = fabric("jellyfish:switches=10,ports=5,hosts=20,seed=4");
+    let table = RouteTable::with_sideways(&fabric, &LinkState::of(&fabric));
+    let shortest = RouteTable::new(&fabric, &LinkState::of(&fabric));
+    let sideways = |switch: NodeId, tor: usize| {
+        let known = shortest.next_hops(switch, tor);
+        table.next_hops(switch, tor).iter().copied().find(|link| !known.is_empty() && !known.contains(link))
+    };
+    let pairs = fabric.switches().iter().flat_map(|&switch| (0..fabric.tors().len()).map(move |tor| (switch, tor)));
+    let (switch, tor, link) = pairs
+        .filter_map(|(switch, tor)| Some((switch, tor, sideways(switch, tor)?)))
+        .next()
+        .expect("one in a random graph");
+    let (script, mut network) = scripted(&fabric, DefaultRoutes::Weighted);
+    let weights = HopWeights { switch, tor: fabric.tors()[tor], weights: vec![(link, 1)] };
+    script.at(network.now(), Action::SetWeights(vec![weights]));
+    network.run_until(network.now() + Nanos::from_secs(1));
+    check(&network);
+    let to = fabric.attachments().iter().find(|at| at.tor == fabric.tors()[tor]).unwrap();
+    let from = fabric.attachments().iter().find(|at| at.tor == switch).unwrap();
+    let entry = fabric.link(from.uplink);
+    let verdict =
+        network.switches[switch.index()].peek(entry.to_port, packet(from.address, to.address, 1000), &mut Vec::new());
+    assert_eq!(fabric.out_link(switch, verdict.out[0].0), Some(link));
 }
 
 #[test]

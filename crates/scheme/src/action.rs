@@ -23,16 +23,17 @@ pub enum DefaultRoutes {
     Weighted,
 }
 
-/// How one switch divides the traffic to the hosts of one ToR among its next hops on shortest paths. The other next hops
-/// get none.
+/// How one switch divides the traffic to the hosts of one ToR among its next hops. These are on shortest paths, or lead sideways:
+/// to a switch that is as far from the ToR, and has a lower [`pathloom_model::search::rank`]. So no weights make a loop, not even
+/// while some switches have older weights than others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HopWeights {
     /// The switch.
     pub switch: NodeId,
     /// The ToR of the destinations.
     pub tor: NodeId,
-    /// Links by which the traffic leaves, each with its weight. Those that are down, or not on a shortest path, are left
-    /// out. If none is left, the next hops have the weights of [`DefaultRoutes::Weighted`].
+    /// Links by which the traffic leaves, each with its weight; all others get nothing. Those that are down, lead away from the ToR, or
+    /// sideways against the ranks, are left out. If none is left, the next hops have the weights of [`DefaultRoutes::Weighted`].
     pub weights: Vec<(LinkId, u16)>,
 }
 

@@ -80,6 +80,34 @@ impl ReverseBfs {
         let ports = fabric.switch_ports(node).iter();
         ports.filter(move |port| nearer(port.to) && state.is_up(port.link)).map(|port| port.link)
     }
+
+    /// Returns the outgoing links of `node`, in port order, that lead one hop nearer to the target, or sideways: to a switch
+    /// with the same distance and a lower [`rank`]. A packet that takes such links alone visits no switch twice.
+    pub fn nearer_or_sideways<'a>(
+        &'a self,
+        fabric: &'a Fabric,
+        state: &'a LinkState,
+        node: NodeId,
+        target: NodeId,
+    ) -> impl Iterator<Item = LinkId> + 'a {
+        let here = self.hops(node).filter(|&hops| hops > 0);
+        let leads_on = move |to: NodeId| {
+            here.zip(self.hops(to))
+                .is_some_and(|(here, there)| there < here || there == here && rank(to, target) < rank(node, target))
+        };
+        let ports = fabric.switch_ports(node).iter();
+        ports.filter(move |port| leads_on(port.to) && state.is_up(port.link)).map(|port| port.link)
+    }
+}
+
+/// The rank of a switch among those with the same distance to a target. Another target has other ranks, so that no switch has
+/// fewer ways than others everywhere. No two switches have the same rank.
+pub fn rank(switch: NodeId, target: NodeId) -> u64 {
+    // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) is a bijection.
+    let mut x = (u64::from(target.0) << 32 | u64::from(switch.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 /// The hops from every switch to one switch.

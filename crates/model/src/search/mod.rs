@@ -13,7 +13,7 @@ mod simple;
 mod spanning_tree;
 
 pub use disjoint::edge_disjoint;
-pub use distances::{distances_to, Distances, ReverseBfs};
+pub use distances::{distances_to, rank, Distances, ReverseBfs};
 pub use k_shortest::{k_shortest, KShortestPaths};
 pub use next_hops::{next_hops, NextHops, RouteTable};
 pub use path_set::{PathSelection, PathSet};

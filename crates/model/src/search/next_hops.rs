@@ -56,8 +56,24 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
-    /// Computes all next hops over links that are up.
+    /// Computes all next hops on shortest paths over links that are up.
     pub fn new(fabric: &Fabric, state: &LinkState) -> RouteTable {
+        RouteTable::of(fabric, state, |bfs, switch, _, set| set.extend(bfs.nearer(fabric, state, switch)))
+    }
+
+    /// Computes all next hops that are nearer or sideways ([`ReverseBfs::nearer_or_sideways`]).
+    pub fn with_sideways(fabric: &Fabric, state: &LinkState) -> RouteTable {
+        RouteTable::of(fabric, state, |bfs, switch, tor, set| {
+            set.extend(bfs.nearer_or_sideways(fabric, state, switch, tor));
+        })
+    }
+
+    /// Computes all next hops. `add` adds those of a switch to a ToR, to which the search has found all distances.
+    fn of(
+        fabric: &Fabric,
+        state: &LinkState,
+        add: impl Fn(&ReverseBfs, NodeId, NodeId, &mut Vec<LinkId>),
+    ) -> RouteTable {
         let (switches, tors) = (fabric.switches(), fabric.tors());
         let mut table = RouteTable {
             version: state.version(),
@@ -78,7 +94,7 @@ impl RouteTable {
             bfs.run(fabric, state, tor, &[], u32::MAX, None);
             for (place, &switch) in switches.iter().enumerate() {
                 set.clear();
-                set.extend(bfs.nearer(fabric, state, switch));
+                add(&bfs, switch, tor, &mut set);
                 if set.is_empty() {
                     continue;
                 }

@@ -4,7 +4,7 @@ use crate::helpers::nics::Nics;
 use crate::helpers::state;
 use pathloom_allocation::natural_demand;
 use pathloom_allocation::splitting::{by_capacity, fitting, split, Destination, Hop, Place, Shares};
-use pathloom_model::search::RouteTable;
+use pathloom_model::search::{rank, RouteTable};
 use pathloom_model::{LinkId, NodeId};
 use pathloom_scheme::{HopWeights, State, View};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ const ROOM_TO_GROW: f64 = 1.1;
 /// Most ToRs to which traffic goes when the solver finds out whether paths differ, and the difference that comes from rounding.
 const MOST_SAMPLES: usize = 16;
 const ROUNDING: f64 = 1e-6;
+/// The part of the traffic of a switch that the solver sends sideways at first.
+const SIDEWAYS: f64 = 0.1;
 /// Shares that differ by less than this, as a part of the largest one, count as equal.
 const EQUAL: f64 = 0.04;
 
@@ -87,12 +89,12 @@ fn of_everything(view: &View) -> Demands {
 
 /// Whether all next hops are equally good: the shares by capacity are equal, and no share wants to change.
 fn evenness(view: &View) -> Answer {
-    let (_, places) = graphs(view, &of_everything(view));
+    let graphs = graphs(view, &of_everything(view));
     let capacities = capacities(view);
-    let found = split(&capacities, &places, &by_capacity(&capacities, &places), 2);
+    let found = split(&capacities, &graphs.places, &graphs.seeded(&capacities), 2);
     let is_even = |shares: &Vec<f64>| shares.iter().all(|share| (share * shares.len() as f64 - 1.0).abs() < ROUNDING);
     let is_even = found.shares.iter().flatten().all(is_even);
-    Answer::Everything { is_even, visits: visits(&places, found.rounds) }
+    Answer::Everything { is_even, visits: visits(&graphs.places, found.rounds) }
 }
 
 /// Number of visits of a next hop in so many rounds.
@@ -104,24 +106,72 @@ fn capacities(view: &View) -> Vec<f64> {
     view.fabric.links().iter().map(|link| link.settings.rate_bps as f64).collect()
 }
 
-/// A ToR, and the switches that traffic to it passes, each before those that its next hops lead to.
-type Names = (NodeId, Vec<NodeId>);
+/// The ways to each ToR, and the demands that enter them.
+#[derive(Default)]
+struct Graphs {
+    /// By ToR: the ToR, and the switches that traffic to it passes, each before those that its next hops lead to.
+    names: Vec<(NodeId, Vec<NodeId>)>,
+    /// The same as the solver needs it.
+    places: Vec<Destination>,
+    /// By next hop of these places: whether it leads sideways.
+    sideways: Vec<Vec<Vec<bool>>>,
+}
 
-/// The graphs of these demands: their switches, and the places that the solver needs.
-fn graphs(view: &View, demands: &Demands) -> (Vec<Names>, Vec<Destination>) {
-    let routes = RouteTable::new(&view.fabric, &view.links);
+impl Graphs {
+    /// Shares by capacity, with this part for the next hops that lead sideways.
+    fn shares(&self, capacities: &[f64], aside: f64) -> Shares {
+        let mut shares = by_capacity(capacities, &self.places);
+        let all = shares.iter_mut().flatten().zip(self.sideways.iter().flatten());
+        for (shares, sideways) in all {
+            let part =
+                |side: bool| shares.iter().zip(sideways).filter(|(_, &is)| is == side).map(|(share, _)| share).sum();
+            let (near, far): (f64, f64) = (part(false), part(true));
+            if far <= 0.0 {
+                continue;
+            }
+            // Ways that lead nearer may all be without capacity.
+            let aside = if near > 0.0 { aside } else { 1.0 };
+            for (share, &is) in shares.iter_mut().zip(sideways) {
+                *share *= if is {
+                    aside / far
+                } else if near > 0.0 {
+                    (1.0 - aside) / near
+                } else {
+                    0.0
+                };
+            }
+        }
+        shares
+    }
+
+    /// Shares of shortest paths by capacity.
+    fn shortest(&self, capacities: &[f64]) -> Shares {
+        self.shares(capacities, 0.0)
+    }
+
+    /// Shares from which the solver starts. No next hop with capacity has 0, because 0 stays 0.
+    fn seeded(&self, capacities: &[f64]) -> Shares {
+        self.shares(capacities, SIDEWAYS)
+    }
+}
+
+/// The graphs of these demands.
+fn graphs(view: &View, demands: &Demands) -> Graphs {
+    let routes = RouteTable::with_sideways(&view.fabric, &view.links);
     let mut by_tor: BTreeMap<NodeId, Vec<(NodeId, f64)>> = BTreeMap::new();
     for (&(from, to), &bps) in demands {
         by_tor.entry(to).or_default().push((from, bps));
     }
-    by_tor.into_iter().filter_map(|(tor, from)| graph(view, &routes, tor, &from)).unzip()
+    let mut graphs = Graphs::default();
+    by_tor.into_iter().for_each(|(tor, from)| graphs.add(view, &routes, tor, &from));
+    graphs
 }
 
 fn weights(view: &View, demands: &Demands) -> Answer {
-    let (names, places) = graphs(view, demands);
-    let (shares, rounds) = divide(&capacities(view), &places);
+    let graphs = graphs(view, demands);
+    let (shares, rounds) = divide(&capacities(view), &graphs);
     let mut weights = Vec::new();
-    for (((tor, switches), places), shares) in names.iter().zip(&places).zip(&shares) {
+    for (((tor, switches), places), shares) in graphs.names.iter().zip(&graphs.places).zip(&shares) {
         for ((&switch, place), shares) in switches.iter().zip(places).zip(shares) {
             if shares.len() > 1 {
                 let links = place.hops.iter().map(|hop| LinkId(hop.link));
@@ -129,31 +179,34 @@ fn weights(view: &View, demands: &Demands) -> Answer {
             }
         }
     }
-    Answer::Flows { weights, visits: visits(&places, rounds) }
+    Answer::Flows { weights, visits: visits(&graphs.places, rounds) }
 }
 
 /// Shares of next hops by which as much as possible fits, and the number of rounds that it took. Traffic that does not fit
 /// anyway, as that of a ToR that has lost half of its links, must not push aside traffic that would: the next pass
 /// divides little more than what fits.
-fn divide(capacities: &[f64], places: &[Destination]) -> (Shares, u32) {
-    let mut wanted = places.to_vec();
-    let mut best = by_capacity(capacities, places);
+fn divide(capacities: &[f64], graphs: &Graphs) -> (Shares, u32) {
+    let places = &graphs.places;
+    let mut wanted = places.clone();
+    let (mut first, mut best) = (graphs.seeded(capacities), graphs.shortest(capacities));
     let mut fits = fitting(capacities, places, &best);
     let (mut most, mut rounds) = (sum(&fits), 0);
     for pass in 0..PASSES {
-        let found = split(capacities, &wanted, &best, MOST_ROUNDS);
+        let found = split(capacities, &wanted, &first, MOST_ROUNDS);
         rounds += found.rounds;
         let fitting = fitting(capacities, places, &found.shares);
         // The first pass may be worse than shares by capacity, because it makes room for traffic that does not fit.
         let least = if pass == 0 { 1.0 - ROUNDING } else { 1.0 + LEAST_GAIN };
         if sum(&fitting) > most * least {
-            (best, most, fits) = (found.shares, sum(&fitting), fitting);
+            (most, fits) = (sum(&fitting), fitting);
+            best.clone_from(&found.shares);
             if found.utilisation.iter().all(|&used| used <= 1.0) {
                 break;
             }
         } else if pass > 0 {
             break;
         }
+        first = found.shares;
         for (wanted, (places, fits)) in wanted.iter_mut().zip(places.iter().zip(&fits)) {
             for (wanted, (place, fits)) in wanted.iter_mut().zip(places.iter().zip(fits)) {
                 wanted.entering = place.entering.min(fits * ROOM_TO_GROW);
@@ -168,28 +221,38 @@ fn sum(traffic: &[Vec<f64>]) -> f64 {
     traffic.iter().flatten().sum()
 }
 
-/// The graph of shortest paths from these ToRs to another one; `None` if there is no path.
-fn graph(view: &View, routes: &RouteTable, tor: NodeId, from: &[(NodeId, f64)]) -> Option<(Names, Destination)> {
-    let index = view.fabric.tor_index(tor)?;
-    let next = |switch: NodeId| routes.next_hops(switch, index).iter().map(|&link| (link, view.fabric.link(link).to));
-    // All paths from a switch to the ToR have the same length, so a search by levels meets each switch after all those
-    // before it.
-    let mut levels = distances(view, tor, from.iter().map(|&(from, _)| from), next);
-    levels.sort_unstable_by_key(|&(switch, hops)| (std::cmp::Reverse(hops), switch));
-    let place_of: BTreeMap<NodeId, u32> = (0..).zip(&levels).map(|(place, &(switch, _))| (switch, place)).collect();
-    let end = levels.len() as u32;
-    let entering: BTreeMap<NodeId, f64> = from.iter().copied().collect();
-    let place = |&(switch, _): &(NodeId, u32)| Place {
-        entering: entering.get(&switch).copied().unwrap_or(0.0),
-        hops: next(switch)
-            .map(|(link, to)| Hop { link: link.0, next: place_of.get(&to).copied().unwrap_or(end) })
-            .collect(),
-    };
-    let places: Destination = levels.iter().map(place).collect();
-    (!places.is_empty()).then(|| ((tor, levels.iter().map(|&(switch, _)| switch).collect()), places))
+impl Graphs {
+    /// Adds the ways from these ToRs to another one. There may be none.
+    fn add(&mut self, view: &View, routes: &RouteTable, tor: NodeId, from: &[(NodeId, f64)]) {
+        let Some(index) = view.fabric.tor_index(tor) else { return };
+        let next =
+            |switch: NodeId| routes.next_hops(switch, index).iter().map(|&link| (link, view.fabric.link(link).to));
+        let mut levels = distances(view, tor, from.iter().map(|&(from, _)| from), next);
+        // Each next hop is nearer, or as near and of a lower rank.
+        levels.sort_unstable_by_key(|&(switch, hops)| std::cmp::Reverse((hops, rank(switch, tor))));
+        let place_of: BTreeMap<NodeId, u32> = (0..).zip(&levels).map(|(place, &(switch, _))| (switch, place)).collect();
+        let end = levels.len() as u32;
+        let entering: BTreeMap<NodeId, f64> = from.iter().copied().collect();
+        let place = |&(switch, _): &(NodeId, u32)| Place {
+            entering: entering.get(&switch).copied().unwrap_or(0.0),
+            hops: next(switch)
+                .map(|(link, to)| Hop { link: link.0, next: place_of.get(&to).copied().unwrap_or(end) })
+                .collect(),
+        };
+        let places: Destination = levels.iter().map(place).collect();
+        let hops_of = |place: u32| levels.get(place as usize).map_or(0, |&(_, hops)| hops);
+        let is_sideways = |(place, &(_, hops)): (&Place, &(NodeId, u32))| {
+            place.hops.iter().map(|hop| hops_of(hop.next) == hops).collect()
+        };
+        if !places.is_empty() {
+            self.sideways.push(places.iter().zip(&levels).map(is_sideways).collect());
+            self.places.push(places);
+            self.names.push((tor, levels.iter().map(|&(switch, _)| switch).collect()));
+        }
+    }
 }
 
-/// Switches on shortest paths from some ToRs to another one, without that one, with their distance from it.
+/// Switches on ways from some ToRs to another one, without that one, with their distance from it.
 fn distances<I: Iterator<Item = (LinkId, NodeId)>>(
     view: &View,
     tor: NodeId,

@@ -95,7 +95,9 @@ proptest! {
                 let next = fabric.link(link);
                 prop_assert_eq!(next.from, switch);
                 prop_assert!(weight == 0 || view.links.is_up(link), "{link:?} is down");
-                let nearer = distances.hops(next.to).zip(hops).is_some_and(|(next, here)| next < here);
+                let nearer = distances.hops(next.to).zip(hops).is_some_and(|(there, here)| {
+                    there < here || there == here && rank(next.to, tor) < rank(switch, tor)
+                });
                 prop_assert!(weight == 0 || nearer, "{link:?} leads away from {tor:?}");
             }
         }
@@ -108,15 +110,14 @@ proptest! {
     ) {
         let ids: Vec<u64> = (0..pairs.len() as u64).collect();
         let view = view(&fabric, &pairs, &ids, &cut);
-        let (_, places) = graphs(&view, &of_flows(&view));
-        let capacities = capacities(&view);
-        let (shares, _) = divide(&capacities, &places);
-        let fits = fitting(&capacities, &places, &shares);
-        for (link, load) in loads(capacities.len(), &places, &fits, &shares).into_iter().enumerate() {
+        let graphs = graphs(&view, &of_flows(&view));
+        let (capacities, places) = (capacities(&view), &graphs.places);
+        let (shares, _) = divide(&capacities, &graphs);
+        let fits = fitting(&capacities, places, &shares);
+        for (link, load) in loads(capacities.len(), places, &fits, &shares).into_iter().enumerate() {
             prop_assert!(load <= capacities[link] * (1.0 + 1e-9), "link {link}: {load} of {}", capacities[link]);
         }
-        let first = by_capacity(&capacities, &places);
-        let without = sum(&fitting(&capacities, &places, &first));
+        let without = sum(&fitting(&capacities, places, &graphs.shortest(&capacities)));
         prop_assert!(sum(&fits) >= without * (1.0 - ROUNDING), "{} for {without}", sum(&fits));
     }
 
@@ -134,4 +135,23 @@ proptest! {
         prop_assert_eq!(planned(&one), planned(&one));
         prop_assert_eq!(planned(&one), planned(&other));
     }
+}
+
+/// On a random graph, shortest paths alone carry too little.
+#[test]
+fn plans_use_longer_paths_where_they_carry_more() {
+    let fabric = Arc::new(fabric_from_spec("jellyfish:switches=20,ports=8,hosts=60,rate=1Gbps,seed=5").unwrap());
+    let pairs: Vec<Pair> = (0..60).map(|host| (host, (host * 7 + 30) % 60)).collect();
+    let ids: Vec<u64> = (0..60).collect();
+    let view = view(&fabric, &pairs, &ids, &[]);
+    let (graphs, capacities) = (graphs(&view, &of_flows(&view)), capacities(&view));
+    let (shares, _) = divide(&capacities, &graphs);
+    let carried = |shares: &Shares| sum(&fitting(&capacities, &graphs.places, shares));
+    let by_capacity = carried(&graphs.shortest(&capacities));
+    let shortest = split(&capacities, &graphs.places, &graphs.shortest(&capacities), MOST_ROUNDS);
+    let (planned, shortest) = (carried(&shares), carried(&shortest.shares));
+    assert!(
+        planned > 1.1 * shortest && shortest >= by_capacity,
+        "{planned}, {shortest} over shortest paths, {by_capacity}"
+    );
 }
