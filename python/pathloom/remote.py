@@ -138,6 +138,20 @@ class Controller:
                 return answer
         raise problem from None
 
+    def cluster(self) -> dict[str, Any] | None:
+        """What any of several controllers knows about all of them, also one that follows; None if none answers.
+
+        `age_s` is the age of that.
+        """
+        for url in self.urls:
+            try:
+                found = self._ask(url, "GET", "/v1/cluster", None)
+            except (Elsewhere, PathloomError, ToolError):
+                continue
+            if isinstance(found, dict):
+                return found
+        return None
+
     def _ask(self, url: str, method: str, path: str, body: object) -> Any:
         """Asks the controller with this URL. Raises `Elsewhere` if another one should be asked."""
         data = None if body is None else json.dumps(body).encode()

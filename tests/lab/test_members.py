@@ -6,6 +6,8 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from live import K4, QUIET, Live, permutation, spoil, until
 from pathloom.fabrics import Fabric
@@ -17,6 +19,7 @@ from pathloom.lab.status import lab_status
 from pathloom.lab.switches import OpenVSwitch
 from support import PATHLOOM
 
+GREEDY = Path(__file__).parents[2] / "examples" / "greedy.py"
 TTL_S = 10
 """With the usual lease of 2 s, a busy machine may let a leader miss it, and another one leads without a fault."""
 
@@ -68,6 +71,26 @@ def test_a_killed_and_a_cut_off_leader_are_replaced_amid_moves(name: str) -> Non
         assert all(live.links["target"][link] != core for path in paths for link in path)
         elections = [members.cluster(third)["hand_over"]["count"], members.cluster(third)["hand_over"]["from"]]
         assert elections == [3, name_of(second)]
+
+
+def test_the_next_controller_starts_the_process_of_a_scheme_in_python(name: str) -> None:
+    with three(name, f"{GREEDY}:Greedy:paths=4") as (members, live, first):
+        pairs = permutation(live, 4)
+
+        def process(number: int) -> dict[str, Any]:
+            return dict(members.ask(number, "/v1/state")["scheme_process"])
+
+        with Probes(live.blueprint, live.lab.directory, pairs, rate_hz=200.0) as probes:
+            paths = live.await_paths(pairs)
+            assert process(first)["state"] == "up"
+            # Followers have no process.
+            assert [one for one in members.numbers if members.ask(one, "/v1/state").get("scheme_process")] == [first]
+            members.kill(first)
+            second = members.await_leader([one for one in members.numbers if one != first])
+            until(lambda: process(second)["state"] == "up", "the scheme runs beside the next leader")
+            assert live.await_paths(pairs) == paths
+            tracks = probes.stop()
+        assert not spoil(tracks)
 
 
 def test_commands_put_a_lab_with_three_controllers_up_and_down(name: str) -> None:

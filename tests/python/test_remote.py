@@ -11,7 +11,7 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -152,16 +152,21 @@ def test_bad_input_is_one_line(ask: Ask, words: list[str], told: str) -> None:
 
 
 class Answers:
-    """A server that gives each request the same answer, and notes the requests."""
+    """A server that gives each request the same answer, with exceptions, and notes the requests."""
 
-    def __init__(self, status: int, body: object, location: str | None = None) -> None:
+    def __init__(
+        self, status: int, body: object, location: str | None = None, own: Mapping[str, object] | None = None
+    ) -> None:
+        """`own` has the answers to requests for some paths, with the status 200."""
         self.asked: list[tuple[str, str, str | None]] = []
-        asked, content = self.asked, json.dumps(body).encode()
+        asked, other, exceptions = self.asked, json.dumps(body).encode(), own or {}
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def answer(self) -> None:
                 asked.append((self.command, self.path, self.headers["Authorization"]))
-                self.send_response(status)
+                is_other = self.path not in exceptions
+                content = other if is_other else json.dumps(exceptions[self.path]).encode()
+                self.send_response(status if is_other else 200)
                 if location is not None:
                     self.send_header("Location", location + self.path)
                 self.send_header("Content-Length", str(len(content)))
@@ -214,6 +219,30 @@ def test_the_client_of_a_list_goes_to_the_leader(servers: Callable[..., Answers]
         Controller(f"{without.url},{without.url}", "secret").ask("POST", "/v1/x")
     with pytest.raises(ToolError, match="no HTTP answer"):
         Controller(gone.url, "secret").ask("GET", "/v1/x")
+
+
+def test_the_status_without_a_leader_is_what_a_follower_knows(servers: Callable[..., Answers], ask: Ask) -> None:
+    card = {"name": "c2", "api": None, "version": "0.3.0", "lag_s": 9.06}
+    left = {"election": 812, "from": "c0", "to": "c1", "at_s": 0.0, "cause": "c0 was told to stop", "count": 2}
+    known = {"name": "c2", "leader": None, "election": None, "leads_since_s": None, "confirmed": False, "age_s": 0.81}
+    cluster = {**known, "members": [card], "hand_over": left, "stored_before_s": None}
+    refusal = {"status": 503, "detail": "no controller is elected now", "way_out": "ask again in a moment"}
+    follower, gone = servers(503, refusal, own={"/v1/cluster": cluster}), servers(200, {})
+    gone.end()
+    urls = f"{gone.url},{follower.url}"
+    code, out, err = ask("status", "--url", urls)
+    assert code == 1
+    assert out.splitlines()[:2] == [
+        "leader    none, as c2 knows since 0.8 s",
+        "members   told etcd about themselves: c2 9.1 s ago",
+    ]
+    assert "c0 was told to stop" in out
+    assert err == "pathloom: the controller says: no controller is elected now; ask again in a moment\n"
+    code, out, _ = ask("status", "--url", urls, "--json", "-")
+    assert (code, json.loads(out)) == (1, {"schema": 1, "state": None, "cluster": cluster})
+    # A controller that is alone, or none at all, is an error as before.
+    code, out, err = ask("status", "--url", gone.url)
+    assert (code, out) == (1, "") and "no HTTP answer" in err
 
 
 def test_a_leader_that_does_not_answer_is_named(servers: Callable[..., Answers]) -> None:

@@ -164,7 +164,6 @@ def _up_with_members(
     from pathloom.lab import members, system
     from pathloom.lab.controller import OWN
     from pathloom.lab.hosts import host_stack
-    from pathloom.specs import is_python_spec
 
     count, target, arp, switches = asked
     if count != members.COUNT:
@@ -173,8 +172,6 @@ def _up_with_members(
         raise bad_input(
             "--controllers: they are our own, with static ARP; leave out --controller, --arp and --switches"
         )
-    if scheme is not None and is_python_spec(scheme):
-        raise bad_input(f"--scheme `{scheme}`: a lab with several controllers takes a built-in scheme")
     system.check_machine()
     members.check_installed()
     built = Fabric(spec)

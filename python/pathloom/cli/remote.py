@@ -9,9 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from pathloom._core import PathloomError
 from pathloom.cli import console
+from pathloom.cli.exits import EXIT_ERROR
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption
+from pathloom.errors import ToolError
 from pathloom.remote import DEFAULT_URL, URL_VARIABLE, Controller, find_token, make_token, quote
 
 app = App(
@@ -59,7 +62,17 @@ def status(
 
     Example: pathloom controller status
     """
-    state = _controller(url, token_file, ca).ask("GET", "/v1/state")
+    controller = _controller(url, token_file, ca)
+    try:
+        state = controller.ask("GET", "/v1/state")
+    except (PathloomError, ToolError) as problem:
+        cluster = controller.cluster()
+        if cluster is None:
+            raise
+        console.say(f"pathloom: {problem}")
+        if _show(json, {"state": None, "cluster": cluster}):
+            _print_cluster(cluster)
+        return EXIT_ERROR
     if _show(json, {"state": state}):
         flows, cables = state["flows"], state["cables"]
         print(f"{state['scheme']} is in charge of {state['fabric']}, up {state['uptime_s']:.0f} s")
@@ -81,9 +94,13 @@ def status(
 
 
 def _print_cluster(cluster: dict[str, Any]) -> None:
-    doubt = "" if cluster["confirmed"] else "; etcd does not confirm it"
-    since = _moment(cluster["leads_since_s"])
-    print(f"leader    {cluster['name']} since {since}, election {cluster['election']}{doubt}")
+    if cluster["leads_since_s"] is None:
+        age = "" if cluster["age_s"] is None else f" since {cluster['age_s']:.1f} s"
+        print(f"leader    {cluster['leader'] or 'none'}, as {cluster['name']} knows{age}")
+    else:
+        doubt = "" if cluster["confirmed"] else "; etcd does not confirm it"
+        since = _moment(cluster["leads_since_s"])
+        print(f"leader    {cluster['name']} since {since}, election {cluster['election']}{doubt}")
     members = [f"{one['name']} {one['lag_s']:.1f} s ago" for one in cluster["members"]]
     if members:
         print(f"members   told etcd about themselves: {', '.join(members)}")

@@ -185,8 +185,8 @@ class Members:
         found = controller.process_with(self.config(number))
         return None if found is None or system.is_over(found) else found
 
-    def ask(self, number: int, path: str, method: str = "GET") -> Any:
-        """The answer of the API of a controller; None if it does not answer."""
+    def ask(self, number: int, path: str, method: str = "GET", content: object = None) -> Any:
+        """The answer of the API of a controller; None if it does not answer. `content` is sent as JSON."""
         address, _, port = self.api(number).rpartition(":")
         token = (self.directory / "tokens").read_text(encoding="ascii").split()[2]
 
@@ -194,7 +194,8 @@ class Members:
             patience_s = _READ_S if method == "GET" else _CHANGE_S
             line = http.client.HTTPConnection(address, int(port), timeout=patience_s)
             try:
-                line.request(method, path, headers={"Authorization": f"Bearer {token}"})
+                body = None if content is None else json.dumps(content)
+                line.request(method, path, body, headers={"Authorization": f"Bearer {token}"})
                 return json.loads(line.getresponse().read())
             finally:
                 line.close()
