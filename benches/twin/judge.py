@@ -61,7 +61,7 @@ def real(traffic: str, seed: int, at_s: float, for_s: float, alternative: Altern
     fork = fork_of_simulation(run, of, None, job_of(of, None, 1), at_s)
     before = run.outcome()
     if alternative.parts:
-        apply_to_run(run, alternative)
+        apply_to_run(run, alternative, "ecmp")
     run.advance(at_s + 6 * for_s)
     return fork, outcome_since(before, run.outcome(), at_s)
 

@@ -18,6 +18,10 @@ from typing import Any
 import pytest
 
 from pathloom.remote import find_token
+from pathloom.twin.ask import Answer, Plan, Row
+from pathloom.twin.following import metrics_text
+from pathloom.twin.ledger import Ledger
+from pathloom.twin.measures import MEASURES
 from test_remote import PATIENCE_S, Running
 
 FOLDER = Path(__file__).resolve().parents[2] / "packaging/monitoring"
@@ -47,12 +51,21 @@ def metrics(text: str) -> set[str]:
     return set(METRIC.findall(re.sub(r"`[^`]*`", "", text)))
 
 
-def test_metrics_of_dashboard_and_alarms_exist(families: set[str]) -> None:
+def test_metrics_of_dashboard_and_alarms_exist(families: set[str], tmp_path: Path) -> None:
     for expression in EXPRESSIONS:
         assert metrics(expression), expression
         assert metrics(expression) <= families, expression
     assert metrics(ALERTS)
-    assert metrics(ALERTS) <= families
+    assert metrics(ALERTS) <= families | metrics(metrics_text(followed(tmp_path), 0.0))
+
+
+def followed(folder: Path) -> Ledger:
+    """A ledger of the twin in which one decision has ended."""
+    book = Ledger(folder / "twin.sqlite")
+    row = Row("drain:c0", {}, [1.0, 1.0], (0.0, 2.0), None, True, {}, 0.0)
+    book.add_answer(Answer(Plan(MEASURES["worst-pair"]), [row], 2, 1.0), Path("now.plf"), "", 0.0)
+    book.end_watch(book.add_decision(1, "drain:c0", 0.0, [], {}, back=False), "worse", "", 1.0)
+    return book
 
 
 def test_metrics_in_the_advice_of_alarms_exist(families: set[str]) -> None:

@@ -159,7 +159,7 @@ def test_records_of_flows_make_a_fork(tmp_path: Path) -> None:
     ]
     path.write_text("Start,SrcAddr,dst,Bytes,End\n" + "\n".join([*rows, "105,h1,h9,4000000,115", "104,h2,h3,1000,"]))
     fabric = Fabric("fat-tree:k=4,rate=100Mbps")
-    fork = fork_of_records(read_records(path), fabric, "ecmp", 8.0, None, None)
+    fork = fork_of_records(read_records(path)[0], fabric, "ecmp", 8.0, None, [])
     assert sorted(zip(fork.flows.src, fork.flows.dst, fork.flows.rate_bps, strict=True)) == [
         ("h1", "h9", 3_200_000),
         ("h2", "h3", 2_000),

@@ -39,7 +39,7 @@ def real(seed: int, alternative: Alternative, traffic: str = "hadoop:load=0.6") 
     fork = fork_of_simulation(run, of, None, job_of(of, None, 1), AT_S)
     before = run.outcome()
     if alternative.parts:
-        apply_to_run(run, alternative)
+        apply_to_run(run, alternative, "ecmp")
     run.advance(AT_S + 6 * FOR_S)
     return fork, outcome_since(before, run.outcome(), AT_S)
 
@@ -133,7 +133,7 @@ def test_other_files_are_no_ledgers(tmp_path: Path) -> None:
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as base:
         base.execute("CREATE TABLE t (x)")
-    with pytest.raises(PathloomError, match="is not a ledger of version 1"):
+    with pytest.raises(PathloomError, match="is not a ledger of version 2"):
         Ledger(other)
     with pytest.raises(PathloomError, match="no such file"):
         Ledger(tmp_path / "none", make=False)
@@ -160,19 +160,19 @@ def test_paths_are_left() -> None:
 
 def test_steps_are_those_of_the_api_and_can_be_taken_back() -> None:
     one = parse_alternative("drain:c0+cut:e0_0-a0_1+scheme:hedera:period=1s")
-    assert [step.text for step in steps_of(one)] == [
+    assert [step.text for step in steps_of(one, "ecmp")] == [
         "POST /v1/switches/c0/drain",
         "POST /v1/links/e0_0,a0_1/drain",
         'PUT /v1/scheme {"scheme": "hedera:period=1s"}',
     ]
-    assert [step.text for step in steps_of(one, back_to="ecmp")] == [
+    assert [step.text for step in steps_of(one, "ecmp", back=True)] == [
         'PUT /v1/scheme {"scheme": "ecmp"}',
         "POST /v1/links/e0_0,a0_1/undrain",
         "POST /v1/switches/c0/undrain",
     ]
     for text, words in [("load:x2", "cannot carry out"), ("nothing", "nothing to carry out")]:
         with pytest.raises(PathloomError, match=words):
-            steps_of(parse_alternative(text))
+            steps_of(parse_alternative(text), "ecmp")
 
 
 class Fake(Controller):
@@ -190,6 +190,8 @@ class Fake(Controller):
         links, names = fabric.links, fabric.names
         if name == "/v1/state":
             return {"fabric": "fat-tree:k=4", "scheme": "ecmp"}
+        if name == "/v1/flows":
+            return {"items": [], "next": None}
         if name == "/v1/switches":
             found = [node for node in fabric.nodes if node["tier"] != "host"]
             rows = [{"name": one["name"], "tier": one["tier"], "drained": one["name"] in self.drained} for one in found]

@@ -37,16 +37,19 @@ from pathloom.cli.twin_options import (
     FolderOption,
     ForkArgument,
     ForkFileOption,
+    KeepOption,
     LearnOption,
     LedgerOption,
     LedgerToFillOption,
     MeasureOption,
+    MetricsOption,
     NamesOption,
     QuestionsArgument,
     RecordsOption,
     RunOption,
     RunsOption,
     SchemeOption,
+    TakeBackOption,
     TransportOption,
     WorstOption,
 )
@@ -143,7 +146,8 @@ def _of_records(path: Path, spec: str | None, scheme: str, at_s: float, transpor
     if spec is None:
         raise bad_input("--records: needs --fabric, the fabric of the flows, such as --fabric fat-tree:k=4")
     _core.scheme_name(scheme)
-    return fork_of_records(read_records(path), Fabric(spec), scheme, at_s, transport, None)
+    found, notes = read_records(path)
+    return fork_of_records(found, Fabric(spec), scheme, at_s, transport, notes)
 
 
 def _say_what_was_found(forked: Fork, out: Path) -> None:
@@ -307,6 +311,7 @@ def apply_command(
     from pathloom.twin.apply import Guard, apply_to_controller, check_guards, steps_of
     from pathloom.twin.ledger import Ledger
     from pathloom.twin.questions import parse_alternative
+    from pathloom.twin.watching import Watch
 
     number = whole_number("NUMBER", question, 1, MOST_QUESTIONS)
     guard = Guard(whole_number("--least-paths", least_paths, 1, MOST_PATHS))
@@ -319,22 +324,29 @@ def apply_command(
         last = book.last_decision(number, alternative.name)
         if last is None or last["back"]:
             raise bad_input(f"--back: question {number} has no `{alternative.name}` that was carried out")
-        before, steps = last["before"], steps_of(alternative, back_to=last["before"]["scheme"])
+        before = last["before"]
     else:
         _check_age(book.question(number)["at_s"], most_age)
-        steps = steps_of(alternative)
         before = check_guards(controller, alternative, guard)
+    steps = steps_of(alternative, before["scheme"], back)
     for step in steps:
         print(step.text)
     if not do:
         print("Nothing was sent: --do carries it out.")
         return 0
+    flows = [] if back else list(controller.pages("/v1/flows"))
+    at_s = time.time()
     apply_to_controller(controller, steps)
-    book.add_decision(number, alternative.name, time.time(), [step.text for step in steps], before, back)
+    decision = book.add_decision(number, alternative.name, at_s, [step.text for step in steps], before, back)
+    if not back:
+        watch = Watch(at_s, _core.parse_time_s(book.question(number)["duration"]))
+        watch.look(flows, at_s)
+        book.store_watch(decision, watch.state())
     print(
         "Taken back."
         if back
-        else f"Carried out; `pathloom twin apply {number} {alternative.name} --back` takes it back."
+        else f"Carried out; `pathloom twin apply {number} {alternative.name} --back` takes it back, and `pathloom twin "
+        "follow` measures what comes of it."
     )
     return 0
 
@@ -343,6 +355,41 @@ def _check_age(asked_at_s: float, most_age: str) -> None:
     age_s, most_s = time.time() - asked_at_s, _seconds("--most-age", most_age)
     if age_s > most_s:
         raise bad_input(f"the prediction is {age_s:.0f} s old; ask again with a new fork, or give a longer --most-age")
+
+
+@app.command("follow")
+def follow_command(
+    take_back: TakeBackOption = False,
+    keep: KeepOption = False,
+    metrics: MetricsOption = None,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+) -> int:
+    """Measure what came of what was carried out, and take it back if it went worse than predicted.
+
+    Example: pathloom twin follow --ledger twin.sqlite
+
+    Example: pathloom twin follow --keep --take-back --token-file operate.token --metrics twin.prom
+    """
+    from pathloom.experiments.results.output_files import write_text
+    from pathloom.remote import Controller, find_token
+    from pathloom.twin.following import LOOK_S, Follower, metrics_text
+    from pathloom.twin.ledger import Ledger
+
+    if take_back and token_file is None:
+        raise bad_input("--take-back: needs --token-file, because acting has a token of its own")
+    book = Ledger(ledger, make=False)
+    follower = Follower(book, Controller(url, find_token(token_file), ca), take_back, print, time.time)
+    left = follower.look()
+    while True:
+        if metrics is not None:
+            write_text(metrics, metrics_text(book, time.time()))
+        if not left and not keep:
+            return 0
+        time.sleep(LOOK_S)
+        left = follower.look()
 
 
 @app.command("score")

@@ -33,7 +33,8 @@ RecordsOption = Annotated[
     typer.Option(
         "--records",
         metavar="FILE",
-        help="Flow records, CSV or Parquet: start_s, src, dst, bytes, end_s; needs --fabric.",
+        help="Flow records: CSV or Parquet with start_s, src, dst, bytes, end_s; IPFIX; pcap with IPFIX or sFlow. "
+        "Needs --fabric.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -122,6 +123,28 @@ AnswerFolderOption = Annotated[
         parser=out_folder,
         metavar="FOLDER",
         help="Folder for answer.json and a picture.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+TakeBackOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-back",
+        help="Take back what went worse than its interval. Without this, only say what would be sent.",
+        rich_help_panel=WHAT,
+    ),
+]
+KeepOption = Annotated[
+    bool,
+    typer.Option("--keep", help="Go on, and wait for what is carried out later. Ctrl-C ends it.", rich_help_panel=RUNS),
+]
+MetricsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics",
+        metavar="FILE",
+        help="Keep metrics for Prometheus in FILE, for the textfile collector of node_exporter.",
         rich_help_panel=OUTPUT,
     ),
 ]

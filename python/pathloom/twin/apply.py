@@ -14,7 +14,7 @@ from pathloom.fabrics import Fabric
 from pathloom.remote import Controller, quote
 from pathloom.twin.fork import FABRIC_NAME
 from pathloom.twin.from_controller import graph_of
-from pathloom.twin.questions import Alternative
+from pathloom.twin.questions import Alternative, scheme_after
 
 CAN_BE_DONE = ("drain", "cut", "scheme")
 """Kinds of changes that a controller can carry out."""
@@ -42,10 +42,10 @@ class Guard:
     """Shortest paths that must be left between any two ToRs."""
 
 
-def steps_of(alternative: Alternative, back_to: str | None = None) -> list[Step]:
-    """The requests that carry an alternative out; with the scheme of before, those that take it back.
+def steps_of(alternative: Alternative, scheme: str, back: bool = False) -> list[Step]:
+    """The requests that carry an alternative out, or those that take it back.
 
-    Raises `PathloomError`.
+    `scheme` is the one in charge before it is carried out. Raises `PathloomError`.
     """
     if not alternative.parts:
         raise bad_input("apply: nothing is nothing to carry out; name another alternative")
@@ -56,15 +56,20 @@ def steps_of(alternative: Alternative, back_to: str | None = None) -> list[Step]
                 f"apply `{alternative.name}`: a controller cannot carry out {part.text}; it can do "
                 f"{', '.join(CAN_BE_DONE)}"
             )
-        verb = "drain" if back_to is None else "undrain"
+        verb = "undrain" if back else "drain"
         match part.kind:
             case "drain":
                 steps.append(Step("POST", f"/v1/switches/{quote(part.value)}/{verb}"))
             case "cut":
                 steps.append(Step("POST", f"/v1/links/{quote(_ends(part.value))}/{verb}"))
-            case _:
-                steps.append(Step("PUT", "/v1/scheme", {"scheme": part.value if back_to is None else back_to}))
-    return steps if back_to is None else steps[::-1]
+    if changes_scheme(alternative):
+        steps.append(Step("PUT", "/v1/scheme", {"scheme": scheme if back else scheme_after(scheme, alternative)}))
+    return steps[::-1] if back else steps
+
+
+def changes_scheme(alternative: Alternative) -> bool:
+    """Whether the scheme is changed."""
+    return any(part.kind == "scheme" for part in alternative.parts)
 
 
 def _ends(cable: str) -> str:
@@ -125,11 +130,11 @@ def apply_to_controller(controller: Controller, steps: Sequence[Step]) -> None:
         controller.ask(step.method, step.path, step.body)
 
 
-def apply_to_run(run: _core.Simulation, alternative: Alternative) -> None:
-    """Carries an alternative out in a simulated run, which takes the place of the real fabric."""
-    steps_of(alternative)
+def apply_to_run(run: _core.Simulation, alternative: Alternative, scheme: str) -> None:
+    """Carries an alternative out in a simulated run under a scheme, which takes the place of the real fabric."""
+    steps_of(alternative, scheme)
     for part in alternative.parts:
-        if part.kind == "scheme":
-            run.set_scheme(part.value)
-        else:
+        if part.kind in ("drain", "cut"):
             run.drain(part.value, True)
+    if changes_scheme(alternative):
+        run.set_scheme(scheme_after(scheme, alternative))

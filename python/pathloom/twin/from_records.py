@@ -1,4 +1,7 @@
-"""Forks from records of flows: Parquet or CSV files with the start, the end, the hosts and the bytes of each flow."""
+"""Forks from records of flows.
+
+They are files of exporters, or Parquet or CSV files with the start, the end, the hosts and the bytes of each flow.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import polars as pl
 from pathloom.errors import bad_input, reason
 from pathloom.fabrics import Fabric
 from pathloom.twin.fork import Flows, Fork, port_keys
+from pathloom.twin.from_exporters import is_exported, read_exported
 from pathloom.twin.learning import FlowRecord, learn_arrivals
 from pathloom.twin.windows import RoundTrips, may_be_in_slow_start, window_bytes
 
@@ -26,12 +30,18 @@ COLUMNS = {
 SHOWN_NAMES = 3
 
 
-def read_records(path: Path) -> pl.DataFrame:
-    """Reads records with the columns of `COLUMNS`, in order of time. Raises `PathloomError`."""
+def read_records(path: Path) -> tuple[pl.DataFrame, list[str]]:
+    """Reads records with the columns of `COLUMNS`, in order of time, and notes about them. Raises `PathloomError`."""
     try:
+        with path.open("rb") as file:
+            beginning = file.read(4)
+        if is_exported(beginning):
+            return read_exported(path, path.read_bytes())
         frame = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise bad_input(f"--records `{path}`: cannot be read: {reason(error)}; expected Parquet or CSV") from None
+        raise bad_input(
+            f"--records `{path}`: cannot be read: {reason(error)}; expected Parquet, CSV, IPFIX or pcap"
+        ) from None
     lower = {name.lower(): name for name in frame.columns}
     chosen = []
     for column, names in COLUMNS.items():
@@ -51,11 +61,11 @@ def read_records(path: Path) -> pl.DataFrame:
         if records[column].null_count():
             place = records[column].is_null().arg_true()[0]
             raise bad_input(f"--records `{path}`: row {place + 1} has no {column}; leave the row out")
-    return records.sort("start_s")
+    return records.sort("start_s"), []
 
 
 def fork_of_records(
-    records: pl.DataFrame, fabric: Fabric, scheme: str, at_s: float, transport: str | None, control: str | None
+    records: pl.DataFrame, fabric: Fabric, scheme: str, at_s: float, transport: str | None, notes: list[str]
 ) -> Fork:
     """The state that records of flows show at a time, `at_s` seconds after the first flow. Raises `PathloomError`.
 
@@ -101,10 +111,9 @@ def fork_of_records(
         flows=columns,
         arrivals=learn_arrivals(known, 0.0, at_s),
         transport=transport,
-        control=control,
         ports=port_keys(fabric.spec),
         source={"kind": "records", "at_s": at_s},
-        notes=hosts.notes(),
+        notes=[*notes, *hosts.notes()],
     )
 
 

@@ -13,7 +13,13 @@ from typing import Any
 from pathloom.errors import bad_input, reason
 from pathloom.twin.ask import Answer
 
-VERSION = 1
+VERSION = 2
+WATCHES = """
+CREATE TABLE watches (
+    decision INTEGER PRIMARY KEY REFERENCES decisions, state TEXT, end TEXT, why TEXT, at_s REAL
+);
+"""
+"""What version 2 added: the watch of each decision, and how it ended; `end` is null while it is followed."""
 TABLES = """
 CREATE TABLE questions (
     id INTEGER PRIMARY KEY, at_s REAL NOT NULL, fork TEXT NOT NULL, fork_sha256 TEXT NOT NULL, measure TEXT NOT NULL,
@@ -61,9 +67,17 @@ class Ledger:
             version = ledger.execute("PRAGMA user_version").fetchone()[0]
             empty = ledger.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
             if version == 0 and empty:
-                ledger.executescript(TABLES + f"PRAGMA user_version = {VERSION};")
+                ledger.executescript(TABLES + WATCHES + f"PRAGMA user_version = {VERSION};")
+            elif version == 1 and self._is_first(ledger):
+                ledger.executescript(WATCHES + f"PRAGMA user_version = {VERSION};")
             elif version != VERSION:
                 raise bad_input(f"--ledger `{path}`: is not a ledger of version {VERSION}; name another file")
+
+    @staticmethod
+    def _is_first(ledger: sqlite3.Connection) -> bool:
+        """Whether a file of version 1 is a ledger: other programs count versions too."""
+        found = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return {"questions", "predictions", "decisions", "outcomes"} <= found
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -115,13 +129,14 @@ class Ledger:
 
     def add_decision(
         self, question: int, name: str, at_s: float, steps: Sequence[Any], before: Mapping[str, Any], back: bool
-    ) -> None:
-        """Stores that an alternative was carried out, or taken back, and how it was before."""
+    ) -> int:
+        """Stores that an alternative was carried out, or taken back, and how it was before. Returns its number."""
         with self._open() as ledger:
-            ledger.execute(
+            cursor = ledger.execute(
                 "INSERT INTO decisions (question, name, at_s, back, steps, before) VALUES (?, ?, ?, ?, ?, ?)",
                 (question, name, at_s, back, json.dumps(steps), json.dumps(before)),
             )
+        return int(cursor.lastrowid or 0)
 
     def last_decision(self, question: int, name: str) -> Mapping[str, Any] | None:
         """The last decision for an alternative."""
@@ -131,6 +146,61 @@ class Ledger:
                 "SELECT * FROM decisions WHERE question = ? AND name = ? ORDER BY id DESC LIMIT 1", (question, name)
             ).fetchone()
         return None if row is None else {**dict(row), "before": json.loads(row["before"])}
+
+    def unfollowed(self) -> list[Mapping[str, Any]]:
+        """Decisions that were carried out and whose watch has not ended, with `measure`, `duration`, and `watch`."""
+        with self._open() as ledger:
+            ledger.row_factory = sqlite3.Row
+            rows = ledger.execute(
+                "SELECT d.*, q.measure, q.duration, w.state FROM decisions d JOIN questions q ON q.id = d.question "
+                "LEFT JOIN watches w ON w.decision = d.id WHERE d.back = 0 AND w.end IS NULL ORDER BY d.id"
+            ).fetchall()
+        return [
+            {
+                **dict(row),
+                "before": json.loads(row["before"]),
+                "watch": None if row["state"] is None else json.loads(row["state"]),
+            }
+            for row in rows
+        ]
+
+    def store_watch(self, decision: int, state: Mapping[str, Any]) -> None:
+        """Stores the state of the watch of a decision."""
+        with self._open() as ledger:
+            ledger.execute(
+                "INSERT INTO watches (decision, state) VALUES (?, ?) "
+                "ON CONFLICT (decision) DO UPDATE SET state = excluded.state",
+                (decision, json.dumps(state)),
+            )
+
+    def end_watch(self, decision: int, end: str, why: str, at_s: float) -> None:
+        """Stores how a decision ended. The state of its watch is no longer needed."""
+        with self._open() as ledger:
+            ledger.execute(
+                "INSERT OR REPLACE INTO watches (decision, state, end, why, at_s) VALUES (?, NULL, ?, ?, ?)",
+                (decision, end, why, at_s),
+            )
+
+    def ends(self) -> dict[str, int]:
+        """How many decisions ended in each way."""
+        with self._open() as ledger:
+            rows = ledger.execute("SELECT end, count(*) FROM watches WHERE end IS NOT NULL GROUP BY end").fetchall()
+        return dict(rows)
+
+    def last_end(self) -> Mapping[str, Any] | None:
+        """The decision that ended last, with its `end`."""
+        with self._open() as ledger:
+            ledger.row_factory = sqlite3.Row
+            row = ledger.execute(
+                "SELECT d.question, d.name, w.end FROM watches w JOIN decisions d ON d.id = w.decision "
+                "WHERE w.end IS NOT NULL ORDER BY w.at_s DESC, d.id DESC LIMIT 1"
+            ).fetchone()
+        return None if row is None else dict(row)
+
+    def taken_back(self) -> int:
+        """How many decisions were taken back."""
+        with self._open() as ledger:
+            return int(ledger.execute("SELECT count(*) FROM decisions WHERE back = 1").fetchone()[0])
 
     def add_outcome(self, question: int, name: str, value: float, at_s: float) -> None:
         """Stores what was measured after an alternative. Raises `PathloomError` if it was not asked."""

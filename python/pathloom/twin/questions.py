@@ -133,6 +133,18 @@ def scenario_of(fork: Fork, alternative: Alternative) -> Scenario:
     return scenario
 
 
+def scheme_after(scheme: str, alternative: Alternative) -> str:
+    """The scheme under an alternative that begins with this one.
+
+    >>> scheme_after("ecmp", parse_alternative("drain:c0")), scheme_after("ecmp", parse_alternative("scheme:spt"))
+    ('ecmp', 'spt')
+    """
+    for part in alternative.parts:
+        if part.kind == "scheme":
+            scheme = part.value
+    return scheme
+
+
 def _drain(scenario: Scenario, name: str) -> Scenario:
     node = _node(scenario.graph, name)
     if node.get("tier") == "host":
