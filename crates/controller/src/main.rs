@@ -2,6 +2,7 @@
 
 use pathloom_controller::commands::{self, Ended};
 use pathloom_controller::config::{self, CheckedConfig};
+use pathloom_model::reasons::without_numbers;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("pathloom-controller: {problem}");
+            eprintln!("pathloom-controller: {}", without_numbers(&problem));
             ExitCode::from(2)
         }
     }

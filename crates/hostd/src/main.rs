@@ -2,6 +2,7 @@
 
 use pathloom_daemon_support::report::start_log;
 use pathloom_hostd::{bpf, check, config, opened, run};
+use pathloom_model::reasons::without_numbers;
 use std::future::Future;
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
         _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
     done.unwrap_or_else(|problem| {
-        eprintln!("pathloom-hostd: {problem}");
+        eprintln!("pathloom-hostd: {}", without_numbers(&problem));
         ExitCode::from(2)
     })
 }
@@ -65,6 +66,7 @@ fn report(kernel: &config::Kernel) -> ExitCode {
             Ok(why) => ("yes", why),
             Err(why) => ("no", why),
         };
+        let why = without_numbers(why);
         println!("{word:3}  {what}{}{why}", if why.is_empty() { "" } else { ": " });
     }
     // The last two findings are BPF and the socket list. The agent works with either of them.

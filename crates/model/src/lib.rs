@@ -15,6 +15,7 @@ mod ids;
 mod link_state;
 mod path;
 mod ports;
+pub mod reasons;
 pub mod rules;
 pub mod search;
 pub mod shrink;

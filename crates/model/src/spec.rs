@@ -125,7 +125,13 @@ impl Spec {
     pub fn number(&self, key: &'static str, least: f64, most: f64) -> Result<Option<f64>, SpecError> {
         self.read(key, |text| {
             let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= least && *n <= most);
-            number.ok_or_else(|| format!("`{text}` is not a number from {least} to {most}"))
+            number.ok_or_else(|| {
+                let inside = |share: &f64| share.is_finite() && (least..=most).contains(share);
+                let share = text.strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
+                let share = share.map(|percent| percent / 100.0).filter(inside);
+                let hint = share.map(|share| format!("; write {share} for `{text}`")).unwrap_or_default();
+                format!("`{text}` is not a number from {least} to {most}{hint}")
+            })
         })
     }
 
@@ -249,6 +255,18 @@ mod tests {
         assert!(spec.count("k", 2, 64).unwrap_err().to_string().contains("k: `0` is not a whole number from 2 to 64"));
         let spec = Spec::parse("traffic", "x:load=nan").unwrap();
         assert!(spec.number("load", 0.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn percentages_are_refused_with_the_number_that_they_mean() {
+        for (text, expected) in [
+            ("x:load=40%", "`40%` is not a number from 0 to 1; write 0.4 for `40%`"),
+            ("x:load=400%", "`400%` is not a number from 0 to 1"),
+            ("x:load=%", "`%` is not a number from 0 to 1"),
+        ] {
+            let problem = Spec::parse("traffic", text).unwrap().number("load", 0.0, 1.0).unwrap_err().to_string();
+            assert!(problem.ends_with(expected), "{problem}");
+        }
     }
 
     #[test]

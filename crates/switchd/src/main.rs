@@ -1,6 +1,7 @@
 //! `pathloom-switch --config FILE`, `check FILE…`, `show FILE… [--json]` and `clean FILE…`.
 
 use pathloom_daemon_support::report::start_log;
+use pathloom_model::reasons::without_numbers;
 use pathloom_switchd::{bpf, config, links, run, show, state};
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("pathloom-switch: {problem}");
+            eprintln!("pathloom-switch: {}", without_numbers(&problem));
             ExitCode::from(2)
         }
     }

@@ -174,7 +174,10 @@ impl Running {
             enter(namespace).map_err(|problem| format!("{}: {problem}", namespace.display()))?;
         }
         let directory = config.directory.clone();
-        let named = |problem: io::Error| format!("{}: {problem}", directory.display());
+        let named = |problem: io::Error| {
+            let root = problem.kind() == io::ErrorKind::PermissionDenied;
+            format!("{}: {problem}{}", directory.display(), if root { "; run the switch as root" } else { "" })
+        };
         fs::create_dir_all(&directory).map_err(named)?;
         if show::ask(&directory)?.is_some() {
             return Err(format!("{}: the switch `{}` is already running", directory.display(), config.name));

@@ -413,7 +413,9 @@ impl CheckedConfig {
 /// Names unknown keys, with the known ones, and invalid values.
 pub fn read(path: &Path) -> Result<CheckedConfig, ConfigError> {
     let error = |problem: String| ConfigError { file: path.display().to_string(), problem };
-    let text = std::fs::read_to_string(path).map_err(|problem| error(format!("cannot be read: {problem}")))?;
+    let text = std::fs::read_to_string(path).map_err(|problem| {
+        error(format!("cannot be read: {problem}; a configuration as in docs/controller.md was expected"))
+    })?;
     let base_dir = path.parent().unwrap_or(Path::new(""));
     check(&text, base_dir).map_err(error)
 }
