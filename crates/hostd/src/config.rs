@@ -47,6 +47,9 @@ pub struct Controller {
     pub source: Option<IpAddr>,
     /// File with the token in its first line.
     pub token_file: Option<PathBuf>,
+    /// File for the number of the newest election of a controller. If it is not set: `election` in the state directory that
+    /// systemd gives, or none.
+    pub election_file: Option<PathBuf>,
     /// TLS, for connections by `address` or `addresses`.
     pub tls: Option<Tls>,
 }

@@ -12,6 +12,7 @@ pub mod bpf;
 pub mod changes;
 pub mod check;
 pub mod config;
+mod election_file;
 pub mod kernel;
 #[allow(missing_docs)]
 pub mod layout;

@@ -5,6 +5,7 @@ use crate::announcement_socket;
 use crate::bpf::Seen;
 use crate::changes;
 use crate::config::Config;
+use crate::election_file::ElectionFile;
 use crate::kernel::{Kernel, News};
 use crate::messages::{self, ProgramMessage};
 use crate::mptcp;
@@ -34,6 +35,7 @@ const VISIT_EVERY: u32 = 60;
 struct Running {
     agent: Agent,
     kernel: Kernel,
+    election_file: ElectionFile,
     to_controllers: BTreeMap<ControllerId, mpsc::Sender<String>>,
     programs: BTreeMap<ProgramId, mpsc::UnboundedSender<String>>,
     /// Whether the controller wants announcements, as last sent to programs.
@@ -62,7 +64,9 @@ pub async fn run(config: Config) -> Result<(), String> {
     let mut kernel = Kernel::start(&config, |line| tracing::warn!("{line}"))?;
     let mut agent = Agent::new(settings);
     let (flows, orders, paces_until) = kernel.inherited();
-    agent.adopt_election(kernel.election());
+    let election_file =
+        ElectionFile::open(config.controller.election_file.as_deref(), |line| tracing::warn!("{line}"))?;
+    agent.adopt_election(kernel.election().max(election_file.newest()));
     tracing::info!(flows = flows.len(), orders = orders.len(), bpf = kernel.enforces(), "the agent starts");
     flows.into_iter().for_each(|flow| agent.handle_long(flow));
     orders.into_iter().for_each(|(flow, order)| agent.adopt(now(), flow, order, paces_until));
@@ -70,6 +74,7 @@ pub async fn run(config: Config) -> Result<(), String> {
     let running = Running {
         agent,
         kernel,
+        election_file,
         to_controllers: BTreeMap::new(),
         programs: BTreeMap::new(),
         announced_to_programs: None,
@@ -252,6 +257,9 @@ impl Running {
         let alive_until = now().saturating_add(PACES_KEPT);
         let alive_until = self.agent.paces_end().map_or(alive_until, |end| end.min(alive_until));
         self.kernel.set_election(self.agent.newest_election())?;
+        if let Err(problem) = self.election_file.store(self.agent.newest_election()) {
+            tracing::warn!("{problem}");
+        }
         self.kernel.carry_out(&orders, self.agent.has_holds(), alive_until)?;
         while let Some((controller, line)) = self.agent.poll_line() {
             // The connection to a controller that does not read is closed. The next session announces all flows again.
