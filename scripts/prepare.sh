@@ -110,6 +110,7 @@ lab)
     command -v mptcpize >/dev/null || need_packages "mptcpize, which makes ordinary programs use MPTCP" mptcpize
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
     command -v etcd >/dev/null || need_packages "etcd, by which controllers choose the one that leads" etcd-server
+    command -v etcdctl >/dev/null || need_packages "etcdctl, which saves and restores etcd" etcd-client
     command -v curl >/dev/null || need_packages "curl, which asks etcd" curl
     command -v globus-gridftp-server >/dev/null && command -v globus-url-copy >/dev/null ||
         need_packages "GridFTP, whose streams get paths" globus-gridftp-server-progs globus-gass-copy-progs

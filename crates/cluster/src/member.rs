@@ -80,6 +80,14 @@ pub enum Output {
     },
     /// The member is now this.
     Position(Position),
+    /// Etcd's revision has gone back: it was restored from a backup. The member neither leads by a smaller number than before
+    /// nor believes what etcd says about the leader, until etcd's revision is greater than `from`.
+    WentBack {
+        /// The revision that etcd had before.
+        from: u64,
+        /// The revision that it has now.
+        to: u64,
+    },
 }
 
 /// What an answer is for.
@@ -87,7 +95,11 @@ pub enum Output {
 enum Purpose {
     Grant,
     KeepAlive(LeaseId),
-    Campaign(LeaseId),
+    /// `known_at`: what was known about the key of the leader when the request was sent.
+    Campaign {
+        lease: LeaseId,
+        known_at: u64,
+    },
     Other,
 }
 
@@ -112,6 +124,8 @@ pub struct Member {
     leader: Option<Leader>,
     /// Revision of what is known about the key of the leader. Answers may arrive in another order.
     known_at: u64,
+    /// Whether etcd's revision is less than what was known before.
+    went_back: bool,
     position: Position,
     since: Nanos,
     last_answer: Option<Nanos>,
@@ -133,6 +147,7 @@ impl Member {
             won: None,
             leader: None,
             known_at: 0,
+            went_back: false,
             position: Position::Follow { leader: None },
             since: now,
             last_answer: None,
@@ -246,7 +261,8 @@ impl Member {
             then: vec![put],
             otherwise: vec![Operation::Range(Keys::One(key))],
         };
-        self.request(Purpose::Campaign(id), Request::Transact(transaction));
+        let purpose = Purpose::Campaign { lease: id, known_at: self.known_at };
+        self.request(purpose, Request::Transact(transaction));
     }
 
     fn answered(&mut self, purpose: Purpose, sent: Nanos, answer: Result<Answer, Failure>) {
@@ -271,10 +287,11 @@ impl Member {
                     .filter(|lease| lease.id == id)
                     .for_each(|lease| lease.ends = lease.ends.max(ends));
             }
-            (Purpose::Campaign(id), Ok(Answer { revision, body: Body::Done { held, found } })) => {
-                self.campaigned(id, revision, held, found);
+            (Purpose::Campaign { lease, known_at }, Ok(Answer { revision, body: Body::Done { held, found } })) => {
+                self.compare(known_at, revision);
+                self.campaigned(lease, revision, held, found);
             }
-            (Purpose::Campaign(id), Err(Failure::NoLease)) => self.lost(id),
+            (Purpose::Campaign { lease, .. }, Err(Failure::NoLease)) => self.lost(lease),
             _ => {}
         }
     }
@@ -293,6 +310,16 @@ impl Member {
                 self.grant();
             }
         }
+    }
+
+    /// Compares the revision of a transaction with one that was known before it was sent. Etcd handles it later, so its
+    /// revision can only be greater, unless etcd has lost what happened since a backup.
+    fn compare(&mut self, known_at: u64, revision: u64) {
+        let went_back = revision < known_at;
+        if went_back && !self.went_back {
+            self.outputs.push_back(Output::WentBack { from: known_at, to: revision });
+        }
+        self.went_back = went_back;
     }
 
     fn campaigned(&mut self, lease: LeaseId, revision: u64, held: bool, found: Vec<Vec<KeyValue>>) {

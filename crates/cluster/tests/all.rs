@@ -1,5 +1,6 @@
 //! Members, an etcd, switches and agents of hosts in virtual time.
 
 mod hosts;
+mod restored;
 mod scene;
 mod takeover;

@@ -15,6 +15,8 @@ usage: pathloom-controller --config FILE   control the fabric that FILE describe
                                            discover the switches that connect to ADDRESS, and print their fabric as JSON
        pathloom-controller replay FILE LOG replay LOG ([log] events) and compare the controller's outputs
        pathloom-controller paths FILE LOG  print from LOG when and why flows changed their paths, as lines of JSON
+       pathloom-controller restored FILE ELECTION
+                                           after etcd was restored from a backup: make the next election greater than ELECTION
        pathloom-controller bench [...]     run pathloom-controller-bench, which loads a controller and measures it
        pathloom-controller --version";
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["survey", address, links] => survey_at(address, Some(links)),
         ["replay", file, log] => replay(file, log),
         ["paths", file, log] => paths(file, log),
+        ["restored", file, above] => restored(file, above),
         ["bench", ref rest @ ..] => become_bench(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
             Err("survey takes the ADDRESS to which switches connect, and the settings of their links".into())
         }
         ["replay" | "paths", ..] => Err(format!("{} takes the FILE and the LOG of a run", words[0])),
+        ["restored", ..] => Err("restored takes the FILE of a controller and the number of the last ELECTION".into()),
         _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
     match done {
@@ -77,6 +81,18 @@ fn check(file: &str) -> Result<(), String> {
 fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     commands::survey(address, links).map(|fabric| print!("{fabric}"))
+}
+
+/// Makes a restored etcd fit for the controllers.
+fn restored(file: &str, above: &str) -> Result<(), String> {
+    let above = above
+        .parse()
+        .map_err(|_| format!("`{above}`: the number of the last election was expected, which `pathloom controller status` and the log show"))?;
+    let checked = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let say = |revision| eprintln!("pathloom-controller: etcd's revision is {revision} of {above}");
+    let done = commands::restored(&checked, above, say).map_err(|problem| format!("{file}: {problem}"))?;
+    println!("etcd's revision is {}, and the next start has the number {}", done.revision, done.epoch.wrapping_add(1));
+    Ok(())
 }
 
 /// Reads the configuration and the event log of a controller.

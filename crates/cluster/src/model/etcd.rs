@@ -80,6 +80,13 @@ impl Etcd {
         self.leases.values_mut().for_each(|lease| lease.ends = now + Nanos::from_secs(lease.ttl_s));
     }
 
+    /// Goes on from a backup of earlier. Identifiers of leases do not repeat: etcd draws them at random.
+    pub fn restore(&mut self, now: Nanos, backup: &Etcd) {
+        *self = Etcd { granted: self.granted, ..backup.clone() };
+        self.now = now;
+        self.leases.values_mut().for_each(|lease| lease.ends = now + Nanos::from_secs(lease.ttl_s));
+    }
+
     /// Carries out a request, except [`Request::Watch`], for which there is [`Etcd::changes`].
     ///
     /// # Errors

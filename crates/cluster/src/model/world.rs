@@ -87,6 +87,8 @@ pub struct World {
     agenda: BTreeMap<(Nanos, u64), Event>,
     events: u64,
     decisions: VecDeque<(usize, Position)>,
+    /// The members that have noticed that etcd's revision went back, from which revision and to which one.
+    pub went_back: Vec<(usize, u64, u64)>,
     rng: Pcg64,
 }
 
@@ -114,6 +116,7 @@ impl World {
             agenda: BTreeMap::new(),
             events: 0,
             decisions: VecDeque::new(),
+            went_back: Vec::new(),
             rng: Pcg64::seed_from_u64(seed),
         };
         (0..world.nodes.len()).for_each(|node| world.start(node));
@@ -189,6 +192,12 @@ impl World {
         }
     }
 
+    /// Etcd goes on from a backup. All watches break, and each lease gets its whole time to live again.
+    pub fn restore(&mut self, backup: &Etcd) {
+        self.etcd.restore(self.now, backup);
+        (0..self.nodes.len()).for_each(|node| self.break_watches(node));
+    }
+
     /// The clock of a member runs at another speed from now on.
     pub fn set_speed(&mut self, node: usize, faster_permille: i64) {
         let (since, showed) = (self.now, self.nodes[node].clock.at(self.now));
@@ -255,6 +264,7 @@ impl World {
         while let Some(output) = self.nodes[node].member.as_mut().and_then(Member::poll_output) {
             match output {
                 Output::Position(position) => self.decisions.push_back((node, position)),
+                Output::WentBack { from, to } => self.went_back.push((node, from, to)),
                 Output::Request { id, request } => {
                     let life = self.nodes[node].life;
                     let at = self.now + self.draw();

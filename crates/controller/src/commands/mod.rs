@@ -3,12 +3,14 @@
 mod path_history;
 mod reload;
 mod replay;
+mod restored;
 mod serve;
 mod start;
 mod survey;
 
 pub use path_history::{path_history, PathChange};
 pub use replay::replay;
+pub use restored::run as restored;
 pub use serve::{run as serve, Ended, ServeError};
 pub use survey::run as survey;
 

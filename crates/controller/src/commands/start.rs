@@ -90,7 +90,8 @@ pub(crate) fn take_over(
     shared: &Shared,
     Elected { token, epoch, state }: Elected,
 ) -> io::Result<Vec<Target>> {
-    let SavedState { mut stored, hosts, wiring } = SavedState::read(state.as_deref());
+    let SavedState { mut stored, hosts, wiring, unknown } = SavedState::read(state.as_deref());
+    shared.tasks.storing.unknown.replace(unknown);
     let now = shared.clock.now();
     // The clock of the leader before may be ahead. Times of the controller stand still until this one shows the same.
     if stored.snapshot.as_ref().is_some_and(|snapshot| snapshot.taken() > now + MOST_AHEAD) {

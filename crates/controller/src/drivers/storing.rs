@@ -22,12 +22,19 @@ const ETCD_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a stop waits for etcd to store the state.
 const ETCD_STOP: Duration = Duration::from_secs(2);
 
+/// Fields of the state that a later version has added. This version keeps them, and stores them as they were.
+pub(crate) type UnknownFields = serde_json::Map<String, serde_json::Value>;
+
 /// The state in etcd.
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
     snapshot: S,
+    #[serde(default)]
     hosts: Vec<Row>,
+    #[serde(default)]
     wiring: Vec<(u64, u32, u32)>,
+    #[serde(flatten)]
+    unknown: UnknownFields,
 }
 
 /// What an earlier leader has stored in etcd.
@@ -37,6 +44,7 @@ pub(crate) struct SavedState {
     pub hosts: Vec<KnownHost>,
     /// Port numbers of switches that differ from the fabric's.
     pub wiring: Vec<(u64, u32, u32)>,
+    pub unknown: UnknownFields,
 }
 
 impl SavedState {
@@ -50,23 +58,24 @@ impl SavedState {
                 return SavedState::default();
             }
         };
-        let Saved { snapshot, hosts, wiring } = saved;
+        let Saved { snapshot, hosts, wiring, unknown } = saved;
         let drains = serde_json::from_value(snapshot.clone()).ok();
         let snapshot = serde_json::from_value::<Snapshot>(snapshot);
         if let Err(problem) = &snapshot {
             tracing::warn!(%problem, "the snapshot in etcd is of another version; the rules in the switches are adopted");
         }
-        SavedState { stored: Stored { snapshot: snapshot.ok(), drains }, hosts: hosts_of(hosts), wiring }
+        SavedState { stored: Stored { snapshot: snapshot.ok(), drains }, hosts: hosts_of(hosts), wiring, unknown }
     }
 }
 
 /// The state as etcd stores it; `None` without a controller.
-fn saved(hub: &mut Hub) -> Option<Vec<u8>> {
+fn saved(hub: &mut Hub, storing: &Storing) -> Option<Vec<u8>> {
     let snapshot = hub.controller()?.snapshot();
     let (hosts, wiring) = hub.discovery.as_ref().map_or_else(Default::default, |discovery| {
         (rows_of(discovery.state().hosts().hosts()), discovery.renumbered())
     });
-    serde_json::to_vec(&Saved { snapshot, hosts, wiring }).ok()
+    let unknown = storing.unknown.borrow().clone();
+    serde_json::to_vec(&Saved { snapshot, hosts, wiring, unknown }).ok()
 }
 
 /// Stores the state in etcd soon after a change that somebody waits for, and otherwise every few seconds, more rarely if it
@@ -76,7 +85,7 @@ pub(crate) async fn store_in_etcd(shared: Shared, store: Rc<StateStore>) {
     let storing = &shared.tasks.storing;
     storing.is_stored.set(true);
     loop {
-        let state = shared.drive(|hub, _| saved(hub).map(|bytes| (bytes, hub.assigning.changes())));
+        let state = shared.drive(|hub, _| saved(hub, storing).map(|bytes| (bytes, hub.assigning.changes())));
         let Some((bytes, changes)) = state else { return };
         let result = store.save(&bytes).await;
         if matches!(result, Ok(true)) {
@@ -95,7 +104,7 @@ pub(crate) async fn store_in_etcd(shared: Shared, store: Rc<StateStore>) {
 
 /// Stores the state in etcd before the controller stops.
 pub(crate) async fn store_last_in_etcd(shared: &Shared, store: &StateStore) {
-    if let Some(bytes) = shared.drive(|hub, _| saved(hub)) {
+    if let Some(bytes) = shared.drive(|hub, _| saved(hub, &shared.tasks.storing)) {
         let result = tokio::time::timeout(ETCD_STOP, store.save(&bytes)).await;
         if !matches!(result, Ok(Ok(true))) {
             tracing::warn!(?result, "the last state is not stored in etcd");
@@ -113,6 +122,8 @@ pub(crate) struct Storing {
     stored: watch::Sender<u64>,
     /// Whether the state is stored at all.
     is_stored: Cell<bool>,
+    /// What the leader before has stored and this version does not know.
+    pub unknown: RefCell<UnknownFields>,
     /// Calls that wait until the first packets of an address will come to the controller.
     calls: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
 }
@@ -124,6 +135,7 @@ impl Default for Storing {
             changed: Notify::new(),
             stored: watch::channel(0).0,
             is_stored: Cell::default(),
+            unknown: RefCell::default(),
             calls: RefCell::default(),
         }
     }
@@ -186,5 +198,32 @@ pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
             storing.stored.send_replace(hub.assigning.changes());
         });
         tokio::time::sleep(STORE_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_control::Target;
+    use pathloom_fabrics::fabric_from_spec;
+    use pathloom_model::NodeId;
+
+    #[test]
+    fn a_leader_keeps_what_a_later_version_has_stored() {
+        let fabric = fabric_from_spec("diamond").unwrap();
+        let (spec, nodes) = (fabric.spec(), fabric.nodes().len());
+        // A snapshot of another form, of which only drains can be read, and a field that this version does not know.
+        let text = format!(
+            r#"{{"snapshot":{{"form":999,"fabric":"{spec}","nodes":{nodes},"drains":{{"switches":[2],"cables":[]}}}},
+               "hosts":[],"wiring":[[1,2,3]],"later":{{"more":[1,2]}}}}"#
+        );
+        let SavedState { stored, wiring, unknown, .. } = SavedState::read(Some(text.as_bytes()));
+        assert!(stored.snapshot.is_none());
+        assert_eq!(stored.drains.unwrap().targets(), [Target::Switch(NodeId(2))]);
+        assert_eq!(wiring, [(1, 2, 3)]);
+        let saved = Saved { snapshot: 0, hosts: Vec::new(), wiring, unknown };
+        let again: serde_json::Value = serde_json::from_slice(&serde_json::to_vec(&saved).unwrap()).unwrap();
+        assert_eq!(again["later"], serde_json::json!({"more": [1, 2]}));
+        assert!(SavedState::read(Some(br#"{"snapshot":{}}"#)).wiring.is_empty(), "an earlier version stored less");
     }
 }

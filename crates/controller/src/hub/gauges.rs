@@ -9,6 +9,7 @@ const KINDS: usize = 32;
 
 /// The last hand-over between controllers, as etcd stores it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct HandOver {
     /// The number of the election.
     pub election: u64,

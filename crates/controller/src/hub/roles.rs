@@ -39,12 +39,15 @@ pub(crate) enum Refusal {
 pub(crate) struct Roles {
     standing: Standing,
     was_refused: bool,
+    /// Whether the log says that a switch refuses this leader from the beginning.
+    is_refusal_logged: bool,
 }
 
 impl Roles {
     /// Changes what the controller is.
     pub(crate) fn set(&mut self, standing: Standing) {
         self.standing = standing;
+        self.is_refusal_logged = false;
     }
 
     /// Whether this is the only controller.
@@ -110,9 +113,24 @@ impl Roles {
                 connection.stand_by(dpid);
                 true
             }
-            _ => false,
+            _ => {
+                self.log_refusal(connection);
+                false
+            }
         };
         Some(Refusal::NewerLeader { stood })
+    }
+
+    /// Logs once for each election that a switch has never granted the leader's role.
+    fn log_refusal(&mut self, connection: &Connection) {
+        let Standing::Leads(election) = self.standing else { return };
+        if !std::mem::replace(&mut self.is_refusal_logged, true) {
+            tracing::error!(
+                peer = %connection.peer,
+                election,
+                "a switch knows of a newer election; if etcd was restored from a backup, run `pathloom-controller restored`"
+            );
+        }
     }
 
     /// Whether to ask again for a role that was refused or whose answer is late.

@@ -4,12 +4,17 @@ use super::client::Client;
 use pathloom_cluster::etcd::{Body, Condition, Failure, Keys, Operation, Request, Transaction};
 use pathloom_cluster::{Settings, Token};
 
+/// The key of the number of the last start.
+pub(super) fn epoch_key(settings: &Settings) -> String {
+    format!("{}epoch", settings.prefix)
+}
+
 /// Takes the next number. Only the leader of this election can. `None` if it is not the leader any more.
 ///
 /// # Errors
 /// Etcd does not answer, or refuses. Then no number is lost or taken twice, and the caller tries again.
 pub(crate) async fn next_epoch(client: &Client, settings: &Settings, token: Token) -> Result<Option<u16>, Failure> {
-    let key = format!("{}epoch", settings.prefix);
+    let key = epoch_key(settings);
     let leads = Condition::Created { key: settings.leader_key(), at: token.0 };
     let read = Transaction {
         conditions: vec![leads.clone()],

@@ -1,6 +1,7 @@
 //! What the members of a cluster say about themselves in etcd: a key for each, which it sets every two seconds.
 
 use super::client::Client;
+use super::format::{FIRST, FORMAT};
 use crate::config::{Authority, CheckedCluster, Leader, May};
 use crate::drivers::session::Shared;
 use crate::hub::gauges::{HandOver, MemberRow};
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const EVERY: Duration = Duration::from_secs(2);
 
 /// What a member says about itself.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Card {
     /// Its API, as clients reach it.
@@ -24,8 +25,17 @@ pub(super) struct Card {
     paths: Option<String>,
     /// Its version.
     version: String,
+    /// The newest format of keys that it knows.
+    pub(super) format: u32,
     /// When it said this, in seconds since 1970 by its own clock.
-    at_s: f64,
+    pub(super) at_s: f64,
+}
+
+impl Default for Card {
+    /// What a card without any field says: it is of a version that knew only the first format.
+    fn default() -> Card {
+        Card { api: None, paths: None, version: String::new(), format: FIRST, at_s: 0.0 }
+    }
 }
 
 /// Seconds since 1970.
@@ -33,7 +43,8 @@ pub(super) fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-fn prefix_of(settings: &Settings) -> String {
+/// What the keys of members begin with.
+pub(super) fn members_prefix(settings: &Settings) -> String {
     format!("{}members/", settings.prefix)
 }
 
@@ -83,7 +94,7 @@ impl Members {
     pub(super) async fn keep(self: Rc<Members>, client: Rc<Client>, shared: Shared) {
         loop {
             if let Ok(found) = self.exchange(&client).await {
-                let known = Members::read(&prefix_of(&self.cluster.member), &found);
+                let known = cards(&members_prefix(&self.cluster.member), &found);
                 let hand_over = found.iter().find(|one| one.key == hand_over_key(&self.cluster.member));
                 let hand_over = hand_over.and_then(|one| serde_json::from_slice::<HandOver>(&one.value).ok());
                 let row = |(name, card): &(String, Card)| MemberRow {
@@ -109,12 +120,12 @@ impl Members {
     async fn exchange(&self, client: &Client) -> Result<Vec<KeyValue>, Failure> {
         let CheckedCluster { api, paths, member, .. } = &self.cluster;
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let card = Card { api: api.clone(), paths: paths.clone(), version, at_s: now_s() };
+        let card = Card { api: api.clone(), paths: paths.clone(), version, format: FORMAT, at_s: now_s() };
         let value = serde_json::to_vec(&card).map_err(|why| Failure::Other(why.to_string()))?;
-        let key = format!("{}{}", prefix_of(member), member.name);
+        let key = format!("{}{}", members_prefix(member), member.name);
         let then = vec![
             Operation::Put { key, value, lease: None },
-            Operation::Range(Keys::Prefix(prefix_of(member))),
+            Operation::Range(Keys::Prefix(members_prefix(member))),
             Operation::Range(Keys::One(hand_over_key(member))),
         ];
         let request = Request::Transact(Transaction { then, ..Transaction::default() });
@@ -123,15 +134,15 @@ impl Members {
             _ => Err(Failure::Unanswered),
         }
     }
+}
 
-    /// The names and cards among keys of etcd.
-    fn read(prefix: &str, found: &[KeyValue]) -> Vec<(String, Card)> {
-        let card = |one: &KeyValue| {
-            let name = one.key.strip_prefix(prefix)?;
-            Some((name.to_owned(), serde_json::from_slice(&one.value).ok()?))
-        };
-        found.iter().filter_map(card).collect()
-    }
+/// The names and cards among keys of etcd.
+pub(super) fn cards(prefix: &str, found: &[KeyValue]) -> Vec<(String, Card)> {
+    let card = |one: &KeyValue| {
+        let name = one.key.strip_prefix(prefix)?;
+        Some((name.to_owned(), serde_json::from_slice(&one.value).ok()?))
+    };
+    found.iter().filter_map(card).collect()
 }
 
 /// The key of the last hand-over.
@@ -160,7 +171,8 @@ mod tests {
         assert_eq!(address.get(), May::Follow(None));
         // A member of a later version says more, and a damaged key says nothing.
         let found = [key("c1", r#"{"api": "http://10.0.0.2:6680", "more": 1}"#), key("c2", "?")];
-        members.known.borrow_mut().cards = Members::read("/pathloom/members/", &found);
+        members.known.borrow_mut().cards = cards("/pathloom/members/", &found);
+        assert_eq!(members.known.borrow().cards[0].1.format, FIRST);
         let leader = pathloom_cluster::Leader { name: "c1".into(), token: Token(7) };
         members.set_position(Position::Follow { leader: Some(leader) });
         let api = Some("http://10.0.0.2:6680".to_owned());

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::election::Election;
 use super::epoch::next_epoch;
+use super::format::agree;
 use super::hand_over::{note_lead, note_stop};
 use super::members::Members;
 use super::state::StateStore;
@@ -188,5 +189,6 @@ async fn try_begin(
     store: &StateStore,
 ) -> Result<Option<(u16, Option<Vec<u8>>)>, Failure> {
     let Some(epoch) = next_epoch(client, settings, token).await? else { return Ok(None) };
+    agree(client, settings, token).await?;
     Ok(Some((epoch, store.load().await?)))
 }

@@ -4,12 +4,16 @@
 mod client;
 mod election;
 mod epoch;
+mod format;
 mod hand_over;
 mod json;
 mod members;
 mod membership;
+mod restored;
 mod state;
 
 pub use client::Client;
 pub(crate) use membership::{Elected, Membership};
+pub(crate) use restored::restored;
+pub use restored::Restored;
 pub(crate) use state::StateStore;
