@@ -1,8 +1,8 @@
-"""Checks histories of who leads: `python benches/live/leaders.py FILE`, with exit code 1 and a line for each violation.
+"""Checks histories of who leads: `python benches/live/leaders.py FILE…`. It prints a line for each violation.
 
-A line of the file is a JSON object: a controller was asked from `began_s` to `ended_s` and said then that it leads by
-`election`, and that etcd confirms it. `name` is the controller. All times are of one clock. `takeover.py` writes such
-files in real runs.
+The exit code is 1 if there is one. Each file is the history of one etcd. A line is a JSON object: a controller was
+asked from `began_s` to `ended_s` and said then that it leads by `election`, and that etcd confirms it. `name` is the
+controller. All times are of one clock. `takeover.py` writes such files in real runs.
 
 Who leads is a register whose values, the numbers of elections, only grow. A history is linearizable if each answer can
 be given a moment between its two times so that the numbers grow with these moments. That is so if no answer begins
@@ -51,20 +51,24 @@ def read(file: Path) -> list[Answer]:
 
 
 def main() -> int:
-    """Checks a file; returns the exit code."""
-    if len(sys.argv) != 2:
-        print("usage: leaders.py FILE", file=sys.stderr)
+    """Checks files; returns the exit code."""
+    if len(sys.argv) < 2:
+        print("usage: leaders.py FILE…", file=sys.stderr)
         return 2
-    try:
-        history = read(Path(sys.argv[1]))
-    except (OSError, ValueError, TypeError) as error:
-        print(f"{sys.argv[1]}: {error}; lines of takeover.py were expected", file=sys.stderr)
-        return 2
-    found = list(violations(history))
-    for line in found:
-        print(line)
-    print(f"{len(history)} answers, {len({one.election for one in history})} elections, {len(found)} violations")
-    return 1 if found else 0
+    answers = elections = wrong = 0
+    for file in map(Path, sys.argv[1:]):
+        try:
+            history = read(file)
+        except (OSError, ValueError, TypeError) as error:
+            print(f"{file}: {error}; lines of takeover.py were expected", file=sys.stderr)
+            return 2
+        for line in violations(history):
+            print(f"{file}: {line}")
+            wrong += 1
+        answers += len(history)
+        elections += len({one.election for one in history})
+    print(f"{answers} answers, {elections} elections, {wrong} violations")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

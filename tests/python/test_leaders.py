@@ -29,6 +29,14 @@ def test_forged_histories_are_refused(tmp_path: Path) -> None:
     code, said = checked(tmp_path / "two", [*GOOD, ("c2", 9, 8.0, 9.0)])
     assert code == 1 and "leads by election 9" in said
     assert checked(tmp_path / "none", [])[0] == 0
+    # Elections of another etcd have numbers of their own.
+    done = subprocess.run(
+        [sys.executable, str(CHECKER), str(tmp_path / "late"), str(tmp_path / "two")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "12 answers, 6 elections, 2 violations" in done.stdout
     (tmp_path / "else").write_text("{}\n", encoding="utf-8")
     done = subprocess.run([sys.executable, str(CHECKER), str(tmp_path / "else")], capture_output=True, check=False)
     assert done.returncode == 2

@@ -196,6 +196,17 @@ impl FlowRules {
         }
     }
 
+    /// A rule of a plan was found at a switch. A draining rule of another plan with the same key is not there any more:
+    /// a move in place that a snapshot does not know has replaced it. To delete it would delete the found rule.
+    pub(crate) fn replaced(&mut self, cx: &mut Context, switch: NodeId, key: &RuleKey, plan: u8) {
+        let Some(tuple) = five_tuple(key) else { return };
+        for (&(_, other), left) in self.draining.range_mut((tuple, 0)..=(tuple, u8::MAX)) {
+            let before = left.rules.len();
+            left.rules.retain(|rule| other == plan || *rule != (switch, *key));
+            cx.count_rules(switch, -i32::from(left.rules.len() < before));
+        }
+    }
+
     /// No packet of an abandoned version is in transit any more.
     pub(crate) fn drained(&mut self, cx: &mut Context, five_tuple: FiveTuple, plan: u8) {
         let over = |left: &DrainingRules| left.until <= cx.now;

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::labels::{Labels, Next};
 use crate::plan::FlowKey;
 use crate::tables::DEFAULTS;
-use pathloom_model::rules::{Match, Rule, RuleAction};
+use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{FiveTuple, LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, FlowView};
 use rustc_hash::FxHashMap;
@@ -43,6 +43,12 @@ impl Orphans {
     /// Whether the rules of this flow are among them.
     pub(crate) fn holds(&self, id: FlowId) -> bool {
         self.flows.contains_key(&id)
+    }
+
+    /// Whether a flow has a rule with this key at a later switch.
+    pub(crate) fn has_rule(&self, id: FlowId, switch: NodeId, key: &RuleKey) -> bool {
+        let hops = self.flows.get(&id).into_iter().flat_map(|orphan| &orphan.hops);
+        hops.into_iter().any(|(&(_, at), rule)| at == switch && rule.key() == *key)
     }
 
     /// Whether one of them has this five-tuple.

@@ -5,7 +5,7 @@ use pathloom_cluster::etcd::{
     Answer, Body, Change, Condition, Failure, KeyValue, Keys, LeaseId, Operation, Request, Transaction,
 };
 use pathloom_cluster::model::Etcd;
-use pathloom_controller::config::Cluster;
+use pathloom_controller::config::{CheckedCluster, Cluster};
 use pathloom_controller::embed::EtcdClient as Client;
 use pathloom_model::Nanos;
 use rand::{RngExt, SeedableRng};
@@ -37,11 +37,22 @@ pub(crate) fn run(endpoint: &str, words: &[&str]) -> Result<(), String> {
             _ => return Err(format!("{} is not known here\n{USAGE}", pair[0])),
         }
     }
+    let client = Client::new(cluster(endpoint, ("check", "/check/"), Duration::from_secs(60))?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|problem| problem.to_string())?;
+    let local = tokio::task::LocalSet::new();
+    let changes = local.block_on(&runtime, Comparison::new(client, seed).run(requests))?;
+    println!("{requests} requests and {changes} changes agree");
+    Ok(())
+}
+
+/// A member of a cluster with one etcd: its name, what keys begin with, and its lease.
+pub(super) fn cluster(endpoint: &str, (name, prefix): (&str, &str), ttl: Duration) -> Result<CheckedCluster, String> {
     let cluster = Cluster {
         endpoints: vec![endpoint.to_owned()],
-        name: "check".to_owned(),
-        ttl: Duration::from_secs(60),
-        prefix: "/check/".to_owned(),
+        name: name.to_owned(),
+        ttl,
+        prefix: prefix.to_owned(),
         ca: None,
         certificate: None,
         key: None,
@@ -50,13 +61,7 @@ pub(crate) fn run(endpoint: &str, words: &[&str]) -> Result<(), String> {
         api: None,
         paths: None,
     };
-    let client = Client::new(cluster.check(Path::new(""))?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|problem| problem.to_string())?;
-    let local = tokio::task::LocalSet::new();
-    let changes = local.block_on(&runtime, Comparison::new(client, seed).run(requests))?;
-    println!("{requests} requests and {changes} changes agree");
-    Ok(())
+    cluster.check(Path::new(""))
 }
 
 struct Comparison {

@@ -9,6 +9,7 @@ mod answers;
 mod claims;
 mod etcd;
 mod faults;
+mod in_cluster;
 mod inside;
 mod learning;
 mod path_per_flow;
@@ -43,7 +44,9 @@ fn main() -> ExitCode {
 /// An unknown word, or a controller that does not answer.
 fn run(words: &[&str]) -> Result<(), String> {
     match words {
-        ["serve", what] => return served::run(what),
+        ["serve", what] => return served::run(what, None),
+        ["serve", what, endpoint] => return served::run(what, Some(endpoint)),
+        ["cluster", endpoint, ref rest @ ..] => return in_cluster::run(endpoint, rest),
         ["faults", ref rest @ ..] => return faults::run(rest),
         ["etcd", endpoint, ref rest @ ..] => return etcd::run(endpoint, rest),
         ["inside", ref rest @ ..] => return inside::run(rest),

@@ -1,5 +1,6 @@
 //! The measured controllers: the usual hub and sessions, on a port of the loopback.
 
+use super::etcd::cluster;
 use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
 use pathloom_control::{Config, Controller};
@@ -9,20 +10,26 @@ use pathloom_fabrics::fabric_from_spec;
 use pathloom_scheme::{Detection, Scheme};
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Maximum number of flows per host; high, because the load comes from few hosts.
 const FLOWS_PER_HOST: u32 = 10_000_000;
+/// The usual lease.
+pub(super) const TTL: Duration = Duration::from_secs(5);
+/// What the keys of a measured cluster begin with.
+pub(super) const PREFIX: &str = "/bench/";
 /// The token of the load generator. A measured controller listens on the loopback and ends with its parent.
 pub(super) const TOKEN: &str = "00000000000000000000000000000000";
 
-/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints its ports, and runs until its parent process is gone.
-pub(crate) fn run(what: &str) -> Result<(), String> {
+/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints its ports, and runs until its parent process is gone. With the
+/// endpoint of an etcd, it leads a cluster.
+pub(crate) fn run(what: &str, endpoint: Option<&str>) -> Result<(), String> {
     // When the parent process is gone, standard input is closed.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });
-    serve(what, |port, second| {
+    serve(what, endpoint, |port, second| {
         println!("{port} {}", second.map_or(String::new(), |second| second.to_string()));
         let _ = std::io::stdout().flush();
     })
@@ -32,7 +39,7 @@ pub(crate) fn run(what: &str) -> Result<(), String> {
 #[cfg(test)]
 pub(crate) fn on_a_thread(what: &'static str) -> u16 {
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || serve(what, |port, _| sender.send(port).unwrap()).unwrap());
+    std::thread::spawn(move || serve(what, None, |port, _| sender.send(port).unwrap()).unwrap());
     receiver.recv().unwrap()
 }
 
@@ -41,7 +48,9 @@ pub(crate) fn on_a_thread(what: &'static str) -> u16 {
 #[cfg(test)]
 pub(crate) fn both_on_a_thread(what: &'static str) -> (u16, u16) {
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || serve(what, |port, second| sender.send((port, second.unwrap())).unwrap()).unwrap());
+    std::thread::spawn(move || {
+        serve(what, None, |port, second| sender.send((port, second.unwrap())).unwrap()).unwrap()
+    });
     receiver.recv().unwrap()
 }
 
@@ -80,7 +89,8 @@ pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
     Ok(matches!(central(scheme)?.needs().detection, Detection::Label | Detection::Any { .. }))
 }
 
-fn serve(what: &str, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String> {
+fn serve(what: &str, endpoint: Option<&str>, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String> {
     let token = (what != "learning").then_some(TOKEN);
-    embed::serve(hub(what)?, token, ready)
+    let cluster = endpoint.map(|endpoint| cluster(endpoint, ("leader", PREFIX), TTL)).transpose()?;
+    embed::serve(hub(what)?, token, cluster.as_ref(), ready)
 }

@@ -92,9 +92,18 @@ pub(crate) struct Target {
 impl Target {
     /// This program, serving `learning` or `fabric:SCHEME:FABRIC`.
     pub(crate) fn start(what: &str) -> Result<Target, String> {
+        Target::start_with(&[what])
+    }
+
+    /// The same as the leader of a cluster with the etcd at this endpoint.
+    pub(crate) fn start_in_cluster(what: &str, endpoint: &str) -> Result<Target, String> {
+        Target::start_with(&[what, endpoint])
+    }
+
+    fn start_with(words: &[&str]) -> Result<Target, String> {
         let program = std::env::current_exe().map_err(|problem| problem.to_string())?;
         let mut command = Command::new(program);
-        command.args(["serve", what]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("serve").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|problem| format!("cannot start a controller: {problem}"))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
@@ -106,7 +115,7 @@ impl Target {
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(format!("the controller for {what} did not start"))
+                Err(format!("the controller for {} did not start", words.join(" ")))
             }
         }
     }

@@ -160,9 +160,9 @@ class Members:
     def _own_first(self, number: int) -> list[int]:
         return [number, *(one for one in self.numbers if one != number)]
 
-    def start(self, number: int) -> None:
-        """Starts a controller."""
-        self._run(number, [program(), "--config", str(self.config(number))], self.log(number))
+    def start(self, number: int, executable: str | None = None) -> None:
+        """Starts a controller, by another program than the usual one if that is given."""
+        self._run(number, [executable or program(), "--config", str(self.config(number))], self.log(number))
 
     def _run(self, number: int, command: list[str], log: Path) -> None:
         process = system.start_daemon([*system.within(self.namespace(number)), *command], log, self.directory)
@@ -209,17 +209,21 @@ class Members:
         found = self.ask(number, "/v1/cluster")
         return found if isinstance(found, dict) else {}
 
-    def leader(self) -> int | None:
-        """The controller that leads and that etcd confirms; None if none does."""
-        return next((number for number in self.numbers if self.cluster(number).get("confirmed")), None)
+    def leader(self, among: Sequence[int] | None = None) -> int | None:
+        """The one of these controllers that leads and that etcd confirms; None if none does.
+
+        A controller that is not among them is not asked: one that stands still answers late.
+        """
+        asked = self.numbers if among is None else among
+        return next((number for number in asked if self.cluster(number).get("confirmed")), None)
 
     def await_leader(self, among: Sequence[int] | None = None, clock: Clock = SYSTEM) -> int:
         """Waits until a controller leads and all switches have a session with it. Returns it. Raises `ToolError`."""
         found: list[int] = []
 
         def leads() -> bool:
-            leader = self.leader()
-            if leader is None or (among is not None and leader not in among):
+            leader = self.leader(among)
+            if leader is None:
                 return False
             state = self.ask(leader, "/v1/state") or {}
             if state.get("sessions") != len(self.blueprint.switches):

@@ -36,6 +36,9 @@ pub(super) fn add_orphan(
         rules.limits.delete_found(cx, &rules.flows, switch, &rule);
         return;
     }
+    if !is_source {
+        rules.replaced(cx, switch, &rule.key(), cookie.plan);
+    }
     orphans.add(switch, &key, (is_source, cookie.plan), rule);
     cx.count_rules(switch, 1);
 }
@@ -143,6 +146,7 @@ pub(super) fn make_orphan(
     if flow.current_move.as_ref().is_some_and(|current_move| current_move.adds_hops()) {
         cx.plan_rules(tor, -1);
     }
+    orphan_hops(cx, rules, orphans, id);
     rules.settle(cx, id);
     // The flow gets the meter that its rules use. Another meter is deleted, so that it does not remain.
     if !found.iter().any(|(_, rule)| rule.meter == meter) {
@@ -151,6 +155,26 @@ pub(super) fn make_orphan(
     rules.flows.remove(id);
     if let Some(view) = cx.view.flows.remove(&id) {
         orphans.remember(id, view);
+    }
+}
+
+/// Makes the rules of a flow at later switches those of an orphan. They must not drain: a later move in place may still
+/// use some of them, and may have put rules with the same keys in place of others. Switches that are not read yet will
+/// show what they have.
+fn orphan_hops(cx: &mut Context, rules: &mut FlowRules, orphans: &mut Orphans, id: FlowId) {
+    let Some(flow) = rules.flows.get_mut(id) else { return };
+    let key = flow.key;
+    let own: Vec<Version> = flow.versions.iter().filter(|version| !version.is_shared()).cloned().collect();
+    flow.versions.retain(Version::is_shared);
+    for version in &own {
+        let hops: Vec<(NodeId, Rule)> = cx.planner().hops(&key, version).collect();
+        for (at, rule) in hops {
+            if cx.is_ready(at) && !orphans.has_rule(id, at, &rule.key()) {
+                orphans.add(at, &key, (false, version.plan), rule);
+            } else {
+                cx.count_rules(at, -1);
+            }
+        }
     }
 }
 

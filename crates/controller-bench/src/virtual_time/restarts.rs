@@ -53,6 +53,26 @@ fn moves_interrupted_by_a_crash_end_within_seconds_and_cost_no_packet() {
 }
 
 #[test]
+fn moves_that_a_snapshot_does_not_know_cost_no_packet_after_a_crash() {
+    for migration in ["sfmm", "tagged"] {
+        let moving = format!("move:period=700ms,migration={migration}");
+        for seed in 0..6 {
+            let mut chance = Pcg64::seed_from_u64(seed);
+            let mut lab = Lab::k4(&moving, seed);
+            lab.begin_flows(8);
+            lab.traffic(s(2));
+            let snapshot = lab.machine().hub.controller().unwrap().snapshot();
+            lab.traffic(ms(chance.random_range(300..3000)));
+            lab.kill_controller();
+            lab.traffic(s(1));
+            lab.start_controller(&moving, Some(snapshot));
+            lab.traffic(s(6));
+            lab.nothing_is_lost();
+        }
+    }
+}
+
+#[test]
 fn a_switch_that_restarts_empty_gets_all_its_rules_again() {
     for seed in 0..3 {
         let mut lab = Lab::k4(QUIET, seed);

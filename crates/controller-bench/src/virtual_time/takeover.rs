@@ -163,6 +163,17 @@ fn a_killed_leader_costs_no_packet_and_no_rule() {
 }
 
 #[test]
+fn switches_that_stood_by_for_long_have_time_to_answer_a_new_leader() {
+    let mut fabric = Fabric::standing(8);
+    // Longer than a handshake may take.
+    fabric.traffic(s(12));
+    fabric.network.timing.work = (ms(300), ms(600));
+    // A connection that is closed does not come back.
+    fabric.network.redials = false;
+    fabric.kill_leader();
+}
+
+#[test]
 fn a_leader_that_stood_still_changes_nothing_afterwards() {
     let mut fabric = Fabric::standing(4);
     let rules = fabric.rules();

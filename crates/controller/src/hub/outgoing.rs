@@ -83,7 +83,12 @@ impl Hub {
     }
 
     fn begin_session(&mut self, id: ConnectionId, dpid: u64) {
+        let now = self.now;
         let Some(connection) = self.connection_mut(id) else { return };
+        if matches!(connection.stage, Stage::Standby { .. }) {
+            // It may have stood by for hours, and its time to answer begins now.
+            connection.since = now;
+        }
         connection.stage = Stage::Ports { dpid };
         connection.queue(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
         ask(connection, Request::Description, Pending::Description);

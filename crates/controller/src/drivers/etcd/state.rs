@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// Size of a part.
-const PART_BYTES: usize = 512 << 10;
+pub(crate) const PART_BYTES: usize = 512 << 10;
 
 /// Says which parts are the state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl StateStore {
     ///
     /// # Errors
     /// Etcd does not answer, or refuses.
-    pub(super) async fn load(&self) -> Result<Option<Vec<u8>>, Failure> {
+    pub(crate) async fn load(&self) -> Result<Option<Vec<u8>>, Failure> {
         let Some(head) = self.read(self.head_key()).await? else { return Ok(None) };
         let Ok(head) = serde_json::from_slice::<Head>(&head) else {
             tracing::warn!(key = self.head_key(), "the stored state is damaged; the rules in the switches are adopted");
