@@ -17,6 +17,10 @@ pub const SWITCHES: usize = 3;
 const WRITES_EVERY: Nanos = Nanos::from_millis(40);
 /// Time after which a leader asks again for the role of the master.
 const ASKS_AGAIN_AFTER: Nanos = Nanos::from_millis(500);
+/// Durations of messages between members and etcd, usually and while etcd is slow. Members do not wait that long for all
+/// answers, which then come late.
+const ETCD: (Nanos, Nanos) = (Nanos::from_micros(100), ms(20));
+const SLOW_ETCD: (Nanos, Nanos) = (ms(50), ms(1500));
 /// Durations of messages between members and switches.
 const CHANNEL: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_millis(30));
 
@@ -44,8 +48,11 @@ pub enum Fault {
     BreakWatches(usize),
     EtcdAnswers(bool),
     EtcdFull(bool),
+    EtcdSlow(bool),
     EtcdElects,
     Compact,
+    /// A member is told to stop, and starts again, as in an upgrade.
+    Upgrade(usize),
     /// The process of whoever leads is killed.
     KillLeader,
     /// The process of whoever leads stands still.
@@ -91,7 +98,7 @@ impl Scene {
     pub fn new(seed: u64, settings: impl Fn(Settings) -> Settings, faults: Faults) -> Scene {
         let names = (0..MEMBERS).map(|member| format!("c{member}"));
         let settings = names.map(|name| settings(Settings::new(&name, "/pathloom/", TTL_S))).collect();
-        let timing = Timing { channel: (Nanos::from_micros(100), ms(20)) };
+        let timing = Timing { channel: ETCD };
         Scene {
             world: World::new(settings, timing, seed),
             switches: (0..SWITCHES).map(|number| Device::new(number as u64 + 1, 4, faults.clone())).collect(),
@@ -143,6 +150,14 @@ impl Scene {
                 }
             }
             Fault::EtcdFull(is_full) => self.world.etcd.is_full = is_full,
+            Fault::EtcdSlow(is_slow) => self.world.timing.channel = if is_slow { SLOW_ETCD } else { ETCD },
+            Fault::Upgrade(member) => {
+                // What it sends before it ends arrives.
+                self.world.stop(member);
+                self.decide();
+                self.kill(member);
+                self.world.start(member);
+            }
             Fault::EtcdElects => self.world.etcd.change_leader(self.now),
             Fault::Compact => {
                 let before = self.world.etcd.revision();
@@ -177,6 +192,7 @@ impl Scene {
             self.apply(Fault::Start(member));
         }
         self.apply(Fault::EtcdFull(false));
+        self.apply(Fault::EtcdSlow(false));
         self.apply(Fault::EtcdAnswers(true));
     }
 
@@ -366,7 +382,7 @@ pub fn draw(seed: u64, count: usize, time: Nanos, fastest_permille: i64) -> Vec<
         let until = at + Nanos(rng.random_range(ms(50).0..ms(6000).0));
         let (member, switch) = (rng.random_range(0..MEMBERS), rng.random_range(0..SWITCHES));
         let speed = rng.random_range(-fastest_permille..=fastest_permille);
-        let pair = match rng.random_range(0..14) {
+        let pair = match rng.random_range(0..16) {
             0 => [Fault::Kill(member), Fault::Start(member)],
             1 => [Fault::KillLeader, Fault::KillLeader],
             2 => [Fault::Stop(member), Fault::Kill(member)],
@@ -378,7 +394,15 @@ pub fn draw(seed: u64, count: usize, time: Nanos, fastest_permille: i64) -> Vec<
             10 => [Fault::BreakWatches(member), Fault::Compact],
             11 => [Fault::EtcdAnswers(false), Fault::EtcdAnswers(true)],
             12 => [Fault::EtcdFull(true), Fault::EtcdFull(false)],
-            _ => [Fault::EtcdElects, Fault::Start(member)],
+            13 => [Fault::EtcdSlow(true), Fault::EtcdSlow(false)],
+            14 => [Fault::EtcdElects, Fault::Start(member)],
+            _ => {
+                faults.extend((1..MEMBERS).map(|later| {
+                    let one = (member + later) % MEMBERS;
+                    (at + Nanos((until - at).0 * later as u64 / MEMBERS as u64), Fault::Upgrade(one))
+                }));
+                [Fault::Upgrade(member), Fault::EtcdElects]
+            }
         };
         faults.extend([(at, pair[0]), (until, pair[1])]);
         // What stood still goes on some time later.
