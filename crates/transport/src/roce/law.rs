@@ -39,6 +39,14 @@ pub(super) trait RateLaw {
         None
     }
 
+    /// Whether the sender must measure round trips for it.
+    fn measures_round_trips(&self) -> bool {
+        false
+    }
+
+    /// An acknowledgement has come so long after the packet that caused it left the transfer. Only if it measures them.
+    fn on_round_trip(&mut self, _now: Nanos, _round_trip: Nanos) {}
+
     /// A report brings the telemetry of a packet. Only for controls whose entry asks for it.
     fn on_telemetry(&mut self, _heard: &Heard) {}
 }

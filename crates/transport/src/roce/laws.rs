@@ -71,6 +71,18 @@ macro_rules! rate_laws {
                 }
             }
 
+            pub(super) fn measures_round_trips(&self) -> bool {
+                match self {
+                    $(Law::$name(law) => law.measures_round_trips(),)*
+                }
+            }
+
+            pub(super) fn on_round_trip(&mut self, now: Nanos, round_trip: Nanos) {
+                match self {
+                    $(Law::$name(law) => law.on_round_trip(now, round_trip),)*
+                }
+            }
+
             pub(super) fn on_telemetry(&mut self, heard: &Heard) {
                 match self {
                     $(Law::$name(law) => law.on_telemetry(heard),)*
@@ -87,4 +99,6 @@ rate_laws! {
     None(()) => line::Line,
     /// HPCC: a window by the load of the links on the path.
     Hpcc(super::hpcc::HpccSettings) => hpcc::Hpcc,
+    /// TIMELY: follows the slope of the round trip.
+    Timely(super::timely::TimelySettings) => timely::Timely,
 }

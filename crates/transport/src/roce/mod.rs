@@ -10,10 +10,12 @@ mod law;
 mod laws;
 mod line;
 mod receiver;
+mod send_times;
 mod sender;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod timely;
 
 pub use dcqcn::DcqcnSettings;
 pub use hpcc::HpccSettings;
@@ -22,6 +24,7 @@ pub use receiver::RoceReceiver;
 pub use sender::RoceSender;
 pub(crate) use settings::{hpcc_keys, keys, ABOUT, HPCC, HPCC_ABOUT, HPCC_SOURCE, NAME, OTHER_NAME, SOURCE};
 pub use settings::{Recovery, RoceSettings};
+pub use timely::TimelySettings;
 
 /// Bytes of a packet without its payload: Ethernet with a tag for the priority 18, IPv4 20, UDP 8, the base transport header
 /// 12, and two check sequences of 4.

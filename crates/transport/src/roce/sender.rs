@@ -2,6 +2,7 @@
 
 use super::law::Heard;
 use super::laws::Law;
+use super::send_times::SendTimes;
 use super::{Recovery, RoceSettings};
 use crate::packets::{Outgoing, PacketCounters, PacketSender, PortLoad, Report, ReportKind};
 use crate::uec::{NetworkTraits, Sizes};
@@ -36,6 +37,8 @@ pub struct RoceSender {
     sizes: Sizes,
     recovery: Recovery,
     law: Law,
+    /// When packets left, if the control measures round trips.
+    times: Option<SendTimes>,
     /// Packets of a message.
     message: u64,
     /// Most packets from the first unacknowledged one on.
@@ -73,10 +76,12 @@ impl RoceSender {
             (bits / 8).div_ceil(u128::from(frame)).clamp(1, u128::from(u32::MAX)) as u64
         };
         let usual = if network.lossless { LOSSLESS_TIMEOUT } else { TIMEOUT.max(network.timeout) };
+        let law = Law::new(&settings.control, network);
         RoceSender {
             sizes: Sizes::with_header(settings.common.mss_bytes, settings.header_bytes(), bytes),
             recovery: settings.recovery,
-            law: Law::new(&settings.control, network),
+            times: law.measures_round_trips().then(SendTimes::default),
+            law,
             message: settings.message_bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(mtu)),
             most: match (settings.most_packets, settings.recovery) {
                 (Some(packets), _) => packets.into(),
@@ -228,6 +233,9 @@ impl PacketSender for RoceSender {
         self.pace(now, size);
         self.law.on_sent(size);
         let again = number < self.sent;
+        if let Some(times) = &mut self.times {
+            times.sent(now, number, again);
+        }
         self.counters.retransmissions += u64::from(again);
         if self.lost.remove(&number) {
             if let Some(state) = self.state(number) {
@@ -262,6 +270,9 @@ impl PacketSender for RoceSender {
             return;
         }
         self.acknowledge(now, report.cumulative);
+        if let Some(left) = self.times.as_mut().and_then(|times| times.reported(report.number, report.cumulative)) {
+            self.law.on_round_trip(now, now - left);
+        }
         match (self.recovery, report.kind) {
             (Recovery::GoBackN, ReportKind::Missing) if report.cumulative == self.first && self.first < self.sent => {
                 self.counters.nacks += 1;

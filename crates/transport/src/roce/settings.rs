@@ -77,8 +77,8 @@ pub(crate) fn keys() -> Vec<TransportKey> {
             "cc",
             "dcqcn",
             "what sets the rate of a transfer: dcqcn by congestion notices; hpcc by the load that switches write into packets; \
-             none the rate of the card",
-            "Zhu et al. 2015 (SIGCOMM); Li et al. 2019 (SIGCOMM)",
+             timely by the slope of the round trip; none the rate of the card",
+            "Zhu et al. 2015 (SIGCOMM); Li et al. 2019 (SIGCOMM); Mittal et al. 2015 (TIMELY)",
         ),
         key(
             "cnp",

@@ -227,7 +227,7 @@ fn keys_are_read_and_errors_name_the_problem() {
     for (text, words) in [
         ("roce:mtu=1000B", "not one of 256B"),
         ("roce:recovery=sack", "is not one of gbn, irn"),
-        ("roce:cc=timely", "is not one of dcqcn, none, hpcc"),
+        ("roce:cc=swift", "is not one of dcqcn, none, hpcc, timely"),
         ("hpcc:eta=0", "more than 0"),
         ("hpcc:cnp=1us", "unknown key `cnp`"),
         ("hpcc:base_rtt=0s", "more than 0s"),
@@ -235,6 +235,7 @@ fn keys_are_read_and_errors_name_the_problem() {
         ("roce:rai=0bps", "rai"),
         ("roce:timer=0s", "more than 0s"),
         ("roce:mss=1KB", "unknown key `mss`"),
+        ("roce:cc=timely,t_low=1ms", "t_low: must be less than t_high"),
         ("rocee", "did you mean `roce`"),
     ] {
         let message = TransportSpec::parse(text).unwrap_err().to_string();
