@@ -211,7 +211,7 @@ def jellyfish(switches: int = 60, ports: int = 8, hosts: int = 120, **keys: obje
 
 
 def rail_optimized(servers: int = 8, gpus: int = 8, **keys: object) -> Fabric:
-    """GPUs as hosts: a switch inside each server, one leaf for GPU i of all servers. segments=, spines=, nvlink=."""
+    """GPUs as hosts: a switch in each server, a leaf for GPU i of all servers. segments=, spines=, planes=, nvlink=."""
     return Fabric(spec_text("rail-optimized", servers=servers, gpus=gpus, **keys))
 
 
@@ -232,6 +232,15 @@ def slim_fly(q: int = 5, **keys: object) -> Fabric:
 def torus(dims: str = "4x4x4", hosts: int = 1, **keys: object) -> Fabric:
     """A grid of switches with cables to the next one in each dimension. With wrap="off" it is a mesh."""
     return Fabric(spec_text("torus", dims=dims, hosts=hosts, **keys))
+
+
+def hammingmesh(board: str = "2x2", boards: str = "4x4", **keys: object) -> Fabric:
+    """Boards of accelerators in a mesh, whose edges are joined by a switch for each row and column of the machine.
+
+    >>> hammingmesh().summary()["switches"]
+    80
+    """
+    return Fabric(spec_text("hammingmesh", board=board, boards=boards, **keys))
 
 
 def dumbbell(hosts: int = 2, **keys: object) -> Fabric:

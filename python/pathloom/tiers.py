@@ -63,6 +63,7 @@ _BY_FABRIC = {
     "jellyfish": {"tor": Words("switch", "switches")},
     "dragonfly": {"tor": Words("switch", "switches")},
     "slim-fly": {"tor": Words("switch", "switches")},
+    "hammingmesh": {"tor": Words("accelerator", "accelerators"), "core": Words("row or column", "rows and columns")},
     "torus": {"tor": Words("switch", "switches")},
 }
 _ROUTER, _SWITCH = Words("router", "routers"), Words("switch", "switches")

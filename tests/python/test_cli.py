@@ -161,7 +161,7 @@ def test_lists_name_all_fabrics_traffic_and_schemes(cli: Cli) -> None:
             "fabric",
             [
                 *("fat-tree", "vl2", "leaf-spine", "three-layer", "jellyfish", "dragonfly", "slim-fly", "torus"),
-                "rail-optimized",
+                *("rail-optimized", "hammingmesh"),
                 *("dumbbell", "diamond", "parallel-paths"),
             ],
         ),

@@ -15,6 +15,7 @@ mod file;
 mod graph;
 mod graphml;
 mod guesses;
+mod hamming_mesh;
 mod htsim_topo;
 mod jellyfish;
 mod losses;
@@ -67,7 +68,7 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      each switch in place of buffer=, alpha=1 (a queue may hold alpha times what is free)";
 
 /// Every fabric that has a name.
-pub const FABRICS: [FabricKind; 12] = [
+pub const FABRICS: [FabricKind; 13] = [
     FabricKind {
         name: "fat-tree",
         example: "fat-tree:k=4,hosts=2",
@@ -100,8 +101,8 @@ pub const FABRICS: [FabricKind; 12] = [
     },
     FabricKind {
         name: "rail-optimized",
-        example: "rail-optimized:segments=1,servers=8,gpus=8,spines=8,nvlink=on,nvlink_rate=3.6Tbps",
-        about: "GPUs as hosts: those of a server share a switch inside it, and GPU i of all servers of a segment shares leaf i",
+        example: "rail-optimized:segments=1,servers=8,gpus=8,spines=8,planes=1,nvlink=on,nvlink_rate=3.6Tbps",
+        about: "GPUs as hosts: those of a server share a switch inside it, and GPU i of all servers of a segment shares leaf i, one in each plane (planes=2 as in HPN)",
         build: rails::rail_optimized,
     },
     FabricKind {
@@ -121,6 +122,13 @@ pub const FABRICS: [FabricKind; 12] = [
         example: "torus:dims=4x4x4,hosts=1",
         about: "a grid of switches with cables to the next one in each dimension, around the ends too (wrap=on); hosts per switch",
         build: torus::torus,
+    },
+    FabricKind {
+        name: "hammingmesh",
+        example: "hammingmesh:board=2x2,boards=4x4,hosts=1",
+        about: "boards of switches in a mesh, whose edges are joined by one switch for each row and column of the machine; hosts per \
+                switch of a board",
+        build: hamming_mesh::hamming_mesh,
     },
     FabricKind {
         name: "dumbbell",

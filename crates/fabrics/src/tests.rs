@@ -249,6 +249,11 @@ fn bad_specifications_give_a_helpful_one_line_error() {
         ("torus:dims=0x2", "such as 4x4x4"),
         ("torus:dims=1000x1000x1000", "at most 1000000"),
         ("torus:dims=1", "1 host;"),
+        ("rail-optimized:planes=17", "planes: `17` is not a whole number from 1 to 16"),
+        ("hammingmesh:board=2", "board: `2` are not two sizes"),
+        ("hammingmesh:boards=0x4", "such as 4x4"),
+        ("hammingmesh:board=10000x10000,boards=10000x10000", "at most 1000000"),
+        ("hammingmesh:board=1x1,boards=1x1", "1 host;"),
         ("parallel-paths:rates=1Gbps/10", "rates: `10` is not a rate"),
         ("parallel-paths:rates=1Gbps/1Gbps,delays=1ms/1ms/1ms", "rates= has 2 members and delays= has 3"),
         ("dumbbell:hosts=1000000", "at most 1000000"),
@@ -337,6 +342,62 @@ fn rails_join_the_gpus_of_one_number_and_servers_all_of_theirs() {
     assert_eq!(summary.bisection_bps, Some(24 * 400_000_000_000));
     let plain = build("rail-optimized:nvlink=off");
     assert_eq!((sizes(&plain), plain.attachments().len()), ([64, 8, 0, 8, 64], 64));
+}
+
+#[test]
+fn two_planes_of_rails_are_hpn_as_published() {
+    // Qian et al. 2024, §4 and §5: 15 segments of 128 servers with 8 GPUs, each with two ports of 200 Gbit/s. Leaves have 128 of
+    // them, and 60 ports of 400 Gbit/s: 25.6 down and 24 Tbit/s up, 1.067 to 1.
+    let fabric =
+        build("rail-optimized:segments=15,servers=128,gpus=8,spines=60,planes=2,host_rate=200Gbps,switch_rate=400Gbps");
+    let (gpus, leaves) = (15 * 128 * 8, 15 * 8 * 2);
+    assert_eq!(sizes(&fabric), [gpus, leaves + 15 * 128, 0, 120, leaves * 60]);
+    let rates = |leaf: &str| -> [u64; 2] {
+        let ports = || fabric.node(node(&fabric, leaf)).ports.iter().map(|&port| fabric.link(port));
+        let sum = |to_host: bool| -> u64 {
+            ports().filter(|link| fabric.is_host(link.to) == to_host).map(|link| link.settings.rate_bps).sum()
+        };
+        [sum(true), sum(false)]
+    };
+    assert_eq!(rates("e0_0_0"), [25_600_000_000_000, 24_000_000_000_000]);
+    assert_eq!(rates("e14_7_1"), rates("e0_0_0"));
+    let tors = |host: &str| -> Vec<String> {
+        let ports = fabric.node(node(&fabric, host)).ports.iter();
+        ports.map(|&port| fabric.node(fabric.link(port).to).name.clone()).collect()
+    };
+    assert_eq!(tors("h9"), ["e0_1_0", "e0_1_1", "n1"]);
+    assert_eq!(shortest(&fabric, "e0_0_0", "e14_7_0"), (60, Some(2)));
+    assert_eq!(shortest(&fabric, "e0_0_0", "e0_0_1"), (0, None), "planes meet in servers only");
+}
+
+#[test]
+fn hamming_meshes_have_the_published_bandwidth_and_diameter() {
+    // Hx2Mesh and Hx4Mesh (Hoefler et al. 2022, §III): 4 ports for each accelerator, and 1/(2a) of the full bisection.
+    for (a, accelerators, diameter) in [(2, 64, 4), (4, 256, 8)] {
+        let fabric = build(&format!("hammingmesh:board={a}x{a},boards=4x4"));
+        let lines = 2 * 4 * a;
+        let (on_boards, at_edges) = (16 * 2 * a * (a - 1), lines * 4 * 2);
+        assert_eq!(sizes(&fabric), [accelerators, accelerators, 0, lines, on_boards + at_edges]);
+        assert_eq!(degrees_and_diameter(&fabric), (BTreeSet::from([4]), diameter), "board of {a}x{a}");
+        let full_bps = accelerators as u64 / 2 * 4 * 1_000_000_000;
+        assert_eq!(FabricSummary::of(&fabric).bisection_bps, Some(full_bps / (2 * a as u64)), "board of {a}x{a}");
+    }
+    let fabric = build("hammingmesh");
+    assert_eq!(shortest(&fabric, "e0_0", "e0_7"), (1, Some(2)), "over the switch of the row");
+    assert_eq!(shortest(&fabric, "e0_0", "e7_7"), (2, Some(4)), "row or column first");
+    // One board is a mesh.
+    let board = build("hammingmesh:board=4x4,boards=1x1");
+    assert_eq!((sizes(&board), degrees_and_diameter(&board).1), ([16, 16, 0, 0, 24], 6));
+}
+
+#[test]
+fn rates_of_eight_hundred_gigabits_and_more_are_exact() {
+    // A frame of 1514 bytes at 1.6 Tbit/s takes 7.57 ns.
+    for (text, rate_bps) in [("800Gbps", 800_000_000_000), ("1.6Tbps", 1_600_000_000_000)] {
+        let fabric = build(&format!("rail-optimized:servers=2,gpus=2,rate={text}"));
+        let slowest = fabric.links().iter().map(|link| link.settings.rate_bps).min();
+        assert_eq!(slowest, Some(rate_bps));
+    }
 }
 
 #[test]

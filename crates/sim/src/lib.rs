@@ -34,6 +34,7 @@ mod parts;
 mod pcap;
 mod pfc;
 mod plan;
+mod planes;
 mod pools;
 mod port;
 mod preview;

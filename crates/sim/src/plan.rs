@@ -1,5 +1,6 @@
 //! The subflows of transfers, before they start: their interfaces, source ports and parts of the payload.
 
+use crate::planes::Planes;
 use crate::settings::SimError;
 use crate::splitting::Split;
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, PROTO_TCP, PROTO_UDP};
@@ -209,7 +210,7 @@ impl Planner {
             }
             Kind::Streams(streams) => plan.extend(streams_of(first, *streams)),
             Kind::Multipath { settings, rng, meshed } => {
-                let pairs = pairs_of(fabric, &first, settings.manager);
+                let pairs = pairs_of(fabric, &self.interfaces.planes, &first, settings.manager);
                 *meshed |= pairs.len() > 1;
                 let count = pairs.len() * settings.subflows as usize;
                 if count > MOST_SUBFLOWS as usize {
@@ -246,12 +247,13 @@ struct Interfaces {
     all: Vec<Vec<Attachment>>,
     /// Those over which the host reaches hosts at other switches.
     outward: Vec<Vec<Attachment>>,
+    planes: Planes,
 }
 
 impl Interfaces {
     fn of(fabric: &Fabric) -> Interfaces {
         let none = vec![Vec::new(); fabric.nodes().len()];
-        let mut interfaces = Interfaces { all: none.clone(), outward: none };
+        let mut interfaces = Interfaces { all: none.clone(), outward: none, planes: Planes::of(fabric) };
         for &attachment in fabric.attachments() {
             interfaces.all[attachment.host.index()].push(attachment);
             if !fabric.is_inside_server(attachment.tor) {
@@ -264,18 +266,32 @@ impl Interfaces {
     /// Draws the interfaces of a flow.
     fn draw(&self, flow: &FlowSpec, rng: &mut Pcg64) -> (Attachment, Attachment) {
         let [src, dst] = [flow.src.index(), flow.dst.index()];
-        let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
         if self.all[src].len() == self.outward[src].len() && self.all[dst].len() == self.outward[dst].len() {
-            return (pick(&self.all[src]), pick(&self.all[dst]));
+            return self.draw_outward(src, dst, rng);
         }
         // Over a switch inside a server, only hosts at this switch reach each other.
         let inward = self.all[src].iter().filter(|at| !self.outward[src].contains(at));
         let to = |from: &Attachment| self.all[dst].iter().copied().find(|to| to.tor == from.tor);
         let shared: Vec<(Attachment, Attachment)> = inward.filter_map(|from| Some((*from, to(from)?))).collect();
         match shared.len() {
-            0 => (pick(&self.outward[src]), pick(&self.outward[dst])),
+            0 => self.draw_outward(src, dst, rng),
             count => shared[rng.random_range(0..count)],
         }
+    }
+
+    /// Draws interfaces of two hosts, by node, over which they reach each other outside their servers: in one plane.
+    fn draw_outward(&self, src: usize, dst: usize, rng: &mut Pcg64) -> (Attachment, Attachment) {
+        let (sources, destinations) = (&self.outward[src], &self.outward[dst]);
+        if self.planes.are_several() {
+            let pairs = sources.iter().flat_map(|one| destinations.iter().map(move |other| (*one, *other)));
+            let joined: Vec<(Attachment, Attachment)> =
+                pairs.filter(|(one, other)| self.planes.join(one, other)).collect();
+            if !joined.is_empty() {
+                return joined[rng.random_range(0..joined.len())];
+            }
+        }
+        let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
+        (pick(sources), pick(destinations))
     }
 }
 
@@ -284,7 +300,7 @@ fn draw_port(rng: &mut Pcg64) -> u16 {
 }
 
 /// Pairs of interfaces between which the subflows of one connection run. The pair of the first subflow comes first.
-fn pairs_of(fabric: &Fabric, first: &Ends, manager: PathManager) -> Vec<(Attachment, Attachment)> {
+fn pairs_of(fabric: &Fabric, planes: &Planes, first: &Ends, manager: PathManager) -> Vec<(Attachment, Attachment)> {
     let own = (first.src, first.dst);
     if manager == PathManager::Ndiffports {
         return vec![own];
@@ -292,7 +308,7 @@ fn pairs_of(fabric: &Fabric, first: &Ends, manager: PathManager) -> Vec<(Attachm
     let [sources, destinations] = [own.0, own.1].map(|at| fabric.host_attachments(at.host));
     let all = sources.iter().flat_map(|&src| destinations.iter().map(move |&dst| (*src, *dst)));
     let outward = |at: &Attachment| !fabric.is_inside_server(at.tor);
-    let all = all.filter(|(src, dst)| src.tor == dst.tor || outward(src) && outward(dst));
+    let all = all.filter(|(src, dst)| src.tor == dst.tor || outward(src) && outward(dst) && planes.join(src, dst));
     std::iter::once(own)
         .chain(all.filter(|pair| (pair.0.uplink, pair.1.uplink) != (own.0.uplink, own.1.uplink)))
         .collect()

@@ -356,3 +356,25 @@ fn counters_of_rules_grow_with_what_is_skipped() {
         assert!(skip.abs_diff(*exact) <= exact / 50 + 100, "{skip} of {exact}");
     }
 }
+
+#[test]
+fn transfers_between_servers_take_either_plane_and_stay_in_it() {
+    let fabric = "rail-optimized:servers=4,gpus=2,spines=2,planes=2,rate=10Gbps";
+    let settings = settings(fabric, "all-to-all:algorithm=direct,size=20KB", "ecmp", Nanos::from_millis(50));
+    let mut simulation = Simulation::new(settings).unwrap();
+    simulation.advance(simulation.end());
+    let outcome = simulation.outcome();
+    assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()) && outcome.packets.misdelivered == 0);
+    let graph = simulation.fabric.clone();
+    let tor = |address| graph.node(graph.attachment(address).unwrap().tor).name.clone();
+    let ends = outcome.flows.iter().map(|flow| {
+        let five_tuple = flow.five_tuple.unwrap();
+        [five_tuple.src, five_tuple.dst].map(tor)
+    });
+    // The last part of the name of a leaf is its plane.
+    let (inside, outside): (Vec<_>, Vec<_>) = ends.partition(|[src, _]| src.starts_with('n'));
+    assert_eq!((inside.len(), outside.len()), (8, 48), "a transfer to the other one in the server, six to others");
+    assert!(outside.iter().all(|[src, dst]| src.chars().last() == dst.chars().last()), "{outside:?}");
+    let first = outside.iter().filter(|[src, _]| src.ends_with('0')).count();
+    assert!((12..=36).contains(&first), "{first} of 48 in the first plane");
+}
