@@ -263,8 +263,8 @@ class SetWeights(Action):
 
     By switch and destination ToR: the links by which the traffic leaves, each with a weight from 0 to 65535. Only their
     ratios count. They replace all weights that were set before. Links that are down or lead away from the ToR are left
-    out. Of links between two switches with the same distance from the ToR, one direction may be used, so that there are no
-    loops; the other one is left out. Switches that are not named divide by the capacity behind their next hops.
+    out. Of links between two switches with the same distance from the ToR, one direction may be used, so that there are
+    no loops; the other one is left out. Switches that are not named divide by the capacity behind their next hops.
     """
 
     weights: Mapping[tuple[int, int], Mapping[int, int]]
