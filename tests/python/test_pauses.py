@@ -1,6 +1,11 @@
 """Priority-based flow control in results: figures, the table of links, and notes."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pathloom as pl
+from pathloom.experiments.results.columns import figures_of
+from pathloom.experiments.results.pauses import pauses_of, pauses_of_runs, victim_notes
 from pathloom.quantities import count_text
 from pathloom.report.tables import Table, control_table
 
@@ -63,3 +68,33 @@ def test_packets_are_counted_by_kind_where_the_transport_acknowledges_packets() 
     unsent = {"requests to send", "congestion notices"}
     assert unsent.isdisjoint(of_ndp.headings)
     assert not {*named.values(), *unsent} & set(of_tcp.headings)
+
+
+def test_the_longest_victim_is_named_and_runs_are_added() -> None:
+    def run(number: int, times_s: list[float]) -> SimpleNamespace:
+        flows = [
+            {
+                "src": "h4",
+                "dst": f"h{place}",
+                "src_port": 9,
+                "paused_s": time_s,
+                "at": "e0 → c0",
+                "because_of": "e1 → h8",
+            }
+            for place, time_s in enumerate(times_s)
+        ]
+        pauses = {"victims": len(flows), "victim_paused_s": max(times_s, default=0.0), "victim_flows": flows}
+        pauses |= {"pauses": 3, "deadlock_cycle": None, "deadlock_since_s": None, "deadlock_stuck_links": 0}
+        return SimpleNamespace(job=SimpleNamespace(label="ecmp", run=number), outcome={"pauses": pauses})
+
+    runs = [run(1, [2e-6]), run(2, [5e-6, 1e-6]), run(3, [])]
+    figures = pauses_of_runs([{"pauses": pauses_of(one.outcome)} for one in runs])
+    assert figures == {
+        "victims": 3, "victim_paused_s": 5e-6, "pauses": 9, "deadlock_stuck_links": 0, "deadlocks": 0
+    }  # fmt: skip
+    result: Any = SimpleNamespace(settings=SimpleNamespace(labels=["spt", "ecmp"]), outcomes=runs)
+    assert victim_notes(result) == [
+        "scheme ecmp: pauses held back 3 flows that did not feed the queue of their root; the longest was "
+        "h4 → h0 in run 2: 5 µs at e0 → c0, because of the queue of e1 → h8"
+    ]
+    assert "pauses_victim_flows" not in figures_of({"pauses": pauses_of(runs[1].outcome)})

@@ -221,6 +221,9 @@ pub fn kind_dict<'py>(py: Python<'py>, kinds: &[KindOutcome]) -> PyResult<Bound<
     Ok(dict)
 }
 
+/// Most victims of a run in its results; the number of all is there as well.
+const MOST_VICTIMS: usize = 20;
+
 /// Results of priority-based flow control. A deadlock names the links of its cycle, as in `e0 → e1, e1 → e0`.
 pub fn pause_dict<'py>(py: Python<'py>, fabric: &Fabric, pauses: &PauseOutcome) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
@@ -228,14 +231,38 @@ pub fn pause_dict<'py>(py: Python<'py>, fabric: &Fabric, pauses: &PauseOutcome) 
     dict.set_item("frames", pauses.frames)?;
     dict.set_item("paused_s", pauses.paused.as_secs_f64())?;
     dict.set_item("most_beyond_xoff_bytes", pauses.most_beyond_xoff_bytes)?;
+    set_victims(py, &dict, fabric, pauses)?;
     let deadlock = pauses.deadlock.as_ref();
-    let name = |link: &LinkId| {
-        let link = fabric.link(*link);
-        format!("{} → {}", fabric.node(link.from).name, fabric.node(link.to).name)
-    };
-    let cycle = |of: &Deadlock| of.cycle.iter().map(name).collect::<Vec<_>>().join(", ");
+    let cycle = |of: &Deadlock| of.cycle.iter().map(|&link| link_name(fabric, link)).collect::<Vec<_>>().join(", ");
     dict.set_item("deadlock_cycle", deadlock.map(cycle))?;
     dict.set_item("deadlock_since_s", deadlock.map(|of| of.since.as_secs_f64()))?;
     dict.set_item("deadlock_stuck_links", deadlock.map_or(0, |of| of.stuck.len()))?;
     Ok(dict)
+}
+
+/// Adds the victims of pauses: their number, the longest time, and a list of the first of them.
+fn set_victims(py: Python<'_>, dict: &Bound<'_, PyDict>, fabric: &Fabric, pauses: &PauseOutcome) -> PyResult<()> {
+    dict.set_item("victims", pauses.victims.len())?;
+    dict.set_item("victim_paused_s", pauses.victims.first().map_or(0.0, |victim| victim.paused.as_secs_f64()))?;
+    let host = |address| match fabric.attachment(address) {
+        Some(at) => fabric.node(at.host).name.clone(),
+        None => address.to_string(),
+    };
+    let rows = pauses.victims.iter().take(MOST_VICTIMS).map(|victim| {
+        let row = PyDict::new(py);
+        row.set_item("src", host(victim.five_tuple.src))?;
+        row.set_item("dst", host(victim.five_tuple.dst))?;
+        row.set_item("src_port", victim.five_tuple.src_port)?;
+        row.set_item("paused_s", victim.paused.as_secs_f64())?;
+        row.set_item("at", link_name(fabric, victim.link))?;
+        row.set_item("because_of", link_name(fabric, victim.root))?;
+        Ok(row)
+    });
+    dict.set_item("victim_flows", rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Both ends of a link, as in `e0 → e1`.
+fn link_name(fabric: &Fabric, link: LinkId) -> String {
+    let link = fabric.link(link);
+    format!("{} → {}", fabric.node(link.from).name, fabric.node(link.to).name)
 }

@@ -57,6 +57,7 @@ mod tests;
 mod time;
 mod transfers;
 mod trusted;
+mod victims;
 mod wheel;
 
 pub use control_plane::Journal;
@@ -71,3 +72,4 @@ pub use settings::{ControlSettings, Fidelity, Handover, SimError, SimSettings, S
 pub use simulation::Simulation;
 pub use skip::Skipped;
 pub use tap::{Fate, LargeFabric, Loss, NoTap, Parted, SeenPacket, Tap};
+pub use victims::Victim;

@@ -16,6 +16,7 @@ mod sent;
 mod spraying;
 mod switch_programs;
 mod switches;
+mod victims;
 mod walk;
 
 use crate::cache::{Cache, Entry};

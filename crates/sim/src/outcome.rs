@@ -1,6 +1,7 @@
 //! Results of a run.
 
 pub use crate::frames::Crossings;
+use crate::victims::Victim;
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_transport::TimeoutWait;
 
@@ -221,6 +222,8 @@ pub struct PauseOutcome {
     pub paused: Nanos,
     /// Most bytes by which what waited of a link and priority exceeded the threshold XOFF. Headroom of this size was in use.
     pub most_beyond_xoff_bytes: u64,
+    /// Connections held back by pauses whose cause they did not feed, those held back longest first.
+    pub victims: Vec<Victim>,
     /// Links that will never be resumed; `None` if there are none.
     pub deadlock: Option<Deadlock>,
 }

@@ -5,6 +5,7 @@
 use crate::packet::{Pause, PAUSE_BYTES};
 use crate::port::NOWHERE;
 use crate::time::Ps;
+use crate::victims::Victims;
 use pathloom_model::units::PS_PER_S;
 use pathloom_model::{Fabric, LinkId, LinkSettings, PfcSettings};
 use std::collections::VecDeque;
@@ -81,6 +82,8 @@ pub(crate) struct Pfc {
     due: VecDeque<(u32, Pause)>,
     /// The link by which the packet came that the network is handling; [`NOWHERE`] if a switch made it.
     pub(crate) arriving: u32,
+    /// What the pauses hold back.
+    pub(crate) victims: Victims,
     /// Frames that switches have sent, and that other switches have received.
     pub(crate) sent: u64,
     pub(crate) received: u64,
@@ -108,6 +111,7 @@ impl Pfc {
             since: vec![0; links.len() * classes],
             due: VecDeque::new(),
             arriving: NOWHERE,
+            victims: Victims::default(),
             sent: 0,
             received: 0,
             at_hosts: 0,
@@ -180,10 +184,9 @@ impl Pfc {
         }
     }
 
-    /// A link has failed: both ends forget its pauses.
-    pub(crate) fn forget(&mut self, now: Ps, link: u32) {
+    /// A link has failed. Its sender has resumed all priorities, and the other end forgets its pauses.
+    pub(crate) fn forget(&mut self, link: u32) {
         for class in 0..self.classes {
-            self.obey(now, link, Pause { class: class as u8, stops: false });
             self.ingress[link as usize * self.classes + class].stops = false;
         }
         self.due.retain(|&(about, _)| about != link);
@@ -192,6 +195,11 @@ impl Pfc {
     /// Whether the sender of a link must not send packets of a priority.
     pub(crate) fn is_stopped(&self, link: u32, class: usize) -> bool {
         class < self.classes && self.stopped[link as usize].classes >> class & 1 == 1
+    }
+
+    /// Since when a priority of a link has been paused, or was the last time.
+    pub(crate) fn stopped_since(&self, link: u32, class: usize) -> Ps {
+        self.place(link, class).map_or(0, |place| self.since[place])
     }
 
     /// Whether the switch at the end of a link has paused a priority, and since when its sender obeys.
@@ -275,7 +283,7 @@ mod tests {
         }
         assert_eq!((pfc.pauses(3, 45), pfc.pauses(2, 45)), ((3, 25), (0, 0)));
         assert!(pfc.is_stopped(3, 1) && !pfc.is_stopped(3, 0) && !pfc.is_stopped(3, 2));
-        pfc.forget(50, 3);
+        pfc.obey(50, 3, frame(1, false));
         assert_eq!((pfc.pauses(3, 90), pfc.is_stopped(3, 1)), ((3, 30), false));
     }
 }

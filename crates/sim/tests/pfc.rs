@@ -164,3 +164,35 @@ fn random_traffic_loses_nothing_whatever_the_transport_and_the_queues() {
         }
     }
 }
+
+#[test]
+fn victims_are_the_flows_that_a_pause_holds_back_and_that_do_not_feed_its_cause() {
+    // Figure 4 of Zhu et al. 2015 with three racks. Six hosts of racks 0 and 2 send to host 8 of rack 1, whose cable is
+    // the only full one. Host 4 of rack 0 sends to rack 2, and host 5 to another host of rack 1. Hosts 22 and 23 stay
+    // within rack 2.
+    let mut flows: Vec<(u64, usize, usize, Option<u64>)> =
+        [0, 1, 2, 16, 17, 18].into_iter().map(|host| (0, host, 8, Some(2_000_000))).collect();
+    flows.extend([(100, 4, 20, Some(300_000)), (100, 5, 9, Some(300_000)), (100, 22, 23, Some(300_000))]);
+    let spec = "leaf-spine:spines=1,leaves=3,hosts=8,host_rate=10Gbps,switch_rate=40Gbps,pfc=50KB";
+    let fabric = fabric_from_spec(spec).unwrap();
+    for transport in ["roce:cc=none", "newreno:iw=200KB"] {
+        let outcome = run(settings(spec, &flows, transport, ""));
+        assert_eq!((outcome.packets.dropped, finished(&outcome)), (0, 9), "{transport}");
+        let victims = &pauses(&outcome).victims;
+        let mut found: Vec<usize> = victims
+            .iter()
+            .map(|victim| outcome.flows.iter().position(|flow| flow.five_tuple == Some(victim.five_tuple)).unwrap())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [6, 7], "{transport} {victims:?}");
+        for victim in victims {
+            let (root, link) = (fabric.link(victim.root), fabric.link(victim.link));
+            assert_eq!((root.to, fabric.is_host(link.to)), (fabric.hosts()[8], false), "{transport} {victim:?}");
+            let flow = outcome.flows.iter().find(|flow| flow.five_tuple == Some(victim.five_tuple)).unwrap();
+            let fct = flow.finish.unwrap().0 - flow.start.unwrap().0;
+            assert!(victim.paused.0 > 10_000 && victim.paused.0 < fct, "{transport} {victim:?} {fct}");
+        }
+    }
+    let alone = run(settings(spec, &flows[6..], "roce:cc=none", ""));
+    assert_eq!((pauses(&alone).pauses, &pauses(&alone).victims), (0, &Vec::new()));
+}

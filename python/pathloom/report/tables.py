@@ -227,6 +227,7 @@ def _pause_columns() -> list[_Column]:
     return [
         _Column("pauses", per_run("pauses"), count_text),
         _Column("time paused, all links", per_run("paused_s"), time_text),
+        _Column("flows held back by others", per_run("victims"), count_text),
         _Column("runs in deadlock", lambda row: (row.get("pauses") or {}).get("deadlocks"), count_text),
     ]
 

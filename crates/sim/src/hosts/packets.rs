@@ -13,7 +13,7 @@ use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
 use crate::kinds::{code_of, Exchanged, Kind};
 use crate::lanes::NO_CONNECTION;
-use crate::network::pfc::{can_stop, is_stopped};
+use crate::network::pfc::{can_stop, must_wait};
 use crate::packet::{Direction, Packet};
 use crate::plan::EPHEMERAL;
 use crate::run::Run;
@@ -134,7 +134,7 @@ impl PacketFlows {
         now: Ps,
         agenda: &mut Agenda,
         uplink: LinkId,
-        stopped: impl Fn(usize) -> bool,
+        mut stopped: impl FnMut(usize) -> bool,
     ) -> Option<(usize, Outgoing)> {
         let card = self.cards.get_mut(&uplink)?;
         let (mut found, mut waiting) = (None, Vec::new());
@@ -361,8 +361,9 @@ impl PacketFlows {
                 }
                 return;
             }
-            let stopped = |slot: usize| can_stop(&run.network.links) && is_stopped(&run.network.links, uplink.0, slot);
-            let Some((slot, outgoing)) = self.next(run.now, run.agenda, uplink, stopped) else { return };
+            let (links, now) = (&mut run.network.links, run.now);
+            let stopped = |slot: usize| can_stop(links) && must_wait(links, now, uplink.0, slot);
+            let Some((slot, outgoing)) = self.next(now, run.agenda, uplink, stopped) else { return };
             let bytes_before = outgoing.number * self.settings.payload_bytes();
             let Flow { transfer, ranked_by, .. } = *self.get(slot);
             let packet = packet_of(slot, &outgoing, self.settings.header_bytes());

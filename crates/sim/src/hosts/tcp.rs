@@ -184,7 +184,7 @@ impl Tcp {
     pub(super) fn pump<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
         let now = run.now;
         loop {
-            if can_stop(&run.network.links) && self.stopped.waits(run.network, slot, self.subflows.get(slot)) {
+            if can_stop(&run.network.links) && self.stopped.waits(run.network, now, slot, self.subflows.get(slot)) {
                 break;
             }
             let subflow = self.subflows.get(slot);

@@ -6,6 +6,7 @@
 //! has not begun, and keeps the paused part until the switch resumes it.
 
 use super::links::Links;
+use super::victims;
 use super::Arrival;
 use crate::deadlock::{cycle, retain_stuck, Paused};
 use crate::outcome::{Deadlock, PauseOutcome};
@@ -60,7 +61,7 @@ pub(super) fn obey<T: Tap>(links: &mut Links<T>, now: Ps, link: u32, pause: Paus
     if !is_up {
         return Arrival::Forwarded;
     }
-    pfc.obey(now, about.0, pause);
+    obey_at(links, now, about.0, pause);
     if is_card {
         if pause.stops {
             stop_card(links, now, about.0);
@@ -79,9 +80,30 @@ pub(super) fn obey<T: Tap>(links: &mut Links<T>, now: Ps, link: u32, pause: Paus
     Arrival::Forwarded
 }
 
-/// Whether a card must not send data of this slot into a link.
-pub(crate) fn is_stopped<T: Tap>(links: &Links<T>, link: u32, slot: usize) -> bool {
-    is_packet_stopped(links, link, &Packet::new((slot as u32) << 1, 0, 0, 0, 0))
+/// Pauses or resumes a priority of a link, and notes what that holds back.
+fn obey_at<T: Tap>(links: &mut Links<T>, now: Ps, link: u32, pause: Pause) {
+    let (paused, class) = ((link, pause.class), usize::from(pause.class));
+    let was_stopped = pfc(links).is_some_and(|pfc| pfc.is_stopped(link, class));
+    if was_stopped && !pause.stops {
+        victims::end(links, now, paused);
+    }
+    if let Some(pfc) = pfc_mut(links) {
+        pfc.obey(now, link, pause);
+    }
+    if pause.stops && !was_stopped {
+        victims::begin(links, paused);
+    }
+}
+
+/// Whether a card must not send data of this slot into a link. If so, its connection waits from now on.
+pub(crate) fn must_wait<T: Tap>(links: &mut Links<T>, now: Ps, link: u32, slot: usize) -> bool {
+    let Some(ports) = &links.ports else { return false };
+    let class = ports.queue_of(&links.lanes, &Packet::new((slot as u32) << 1, 0, 0, 0, 0));
+    let waits = ports.pfc.as_ref().is_some_and(|pfc| pfc.is_stopped(link, class));
+    if waits {
+        victims::wait_at_card(links, now, (link, class as u8), slot);
+    }
+    waits
 }
 
 fn is_packet_stopped<T: Tap>(links: &Links<T>, link: u32, packet: &Packet) -> bool {
@@ -89,7 +111,7 @@ fn is_packet_stopped<T: Tap>(links: &Links<T>, link: u32, packet: &Packet) -> bo
     ports.pfc.as_ref().is_some_and(|pfc| pfc.is_stopped(link, ports.queue_of(&links.lanes, packet)))
 }
 
-/// Whether switches may pause cards, so that senders must ask [`is_stopped`].
+/// Whether switches may pause cards, so that senders must ask [`must_wait`].
 #[inline(always)]
 pub(crate) fn can_stop<T: Tap>(links: &Links<T>) -> bool {
     pfc(links).is_some()
@@ -151,8 +173,11 @@ fn take_again<T: Tap>(links: &mut Links<T>, now: Ps, link: u32, packet: Packet) 
 
 /// A link has failed: its pauses end, and what its card held is lost. Returns that.
 pub(super) fn fail_pauses<T: Tap>(links: &mut Links<T>, now: Ps, link: u32) -> Vec<Packet> {
+    for class in 0..pfc(links).map_or(0, Pfc::classes) as u8 {
+        obey_at(links, now, link, Pause { class, stops: false });
+    }
     let Some(pfc) = pfc_mut(links) else { return Vec::new() };
-    pfc.forget(now, link);
+    pfc.forget(link);
     let held = links.ports.as_mut().and_then(|ports| ports.held.remove(&link)).unwrap_or_default();
     let queue = &mut links[link as usize];
     held.iter().for_each(|&(since, _)| queue.add_waited(now.saturating_sub(since)));
@@ -197,6 +222,7 @@ pub(crate) fn pause_outcome<T: Tap>(links: &Links<T>, now: Ps) -> Option<PauseOu
         frames: pfc.sent,
         paused: to_nanos(numbers.clone().map(|link| pfc.pauses(link, now).1).sum()),
         most_beyond_xoff_bytes: numbers.map(beyond).max().unwrap_or(0),
+        victims: victims::victims(links, pfc, now),
         deadlock: (0..pfc.classes()).find_map(|class| deadlock(links, pfc, class)),
     })
 }

@@ -57,7 +57,7 @@ def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | N
             for name, part in value.items():
                 if isinstance(part, Mapping):
                     columns.update({_column(f"{key}_{name}", inner): figure for inner, figure in part.items()})
-                else:
+                elif not isinstance(part, list):
                     columns[_column(key, name)] = part
         elif value is not None or not (key.endswith("_s") or key in OPTIONAL):
             columns[key] = value

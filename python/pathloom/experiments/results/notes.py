@@ -19,7 +19,7 @@ from pathloom.experiments.results.frames import frame_notes
 from pathloom.experiments.results.idle_faults import idle_faults
 from pathloom.experiments.results.lock_out import lock_out_notes
 from pathloom.experiments.results.outcome import RunOutcome
-from pathloom.experiments.results.pauses import deadlock_notes
+from pathloom.experiments.results.pauses import deadlock_notes, victim_notes
 from pathloom.experiments.results.recovery import fault_times_s, recoveries
 from pathloom.experiments.results.skipped import skip_notes
 from pathloom.experiments.results.summary import unfinished
@@ -270,6 +270,7 @@ MAKERS: tuple[Callable[[Facts], list[str]], ...] = (
     schemes_that_reorder,
     runs_given_up,
     deadlock_notes,
+    victim_notes,
     flows_never_started,
     default_notes,
     timeout_notes,

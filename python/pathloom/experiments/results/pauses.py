@@ -9,10 +9,10 @@ from pathloom.experiments.results.facts import Facts
 from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.quantities import counted, time_text
 
-MOST = ("most_beyond_xoff_bytes", "deadlock_stuck_links")
+MOST = ("most_beyond_xoff_bytes", "victim_paused_s", "deadlock_stuck_links")
 """Figures of which the largest value of all runs is reported. All other figures are sums over runs."""
-OF_A_RUN = ("deadlock_cycle", "deadlock_since_s")
-"""Figures of single runs only: the links of the cycle, and when the last of them was paused."""
+OF_A_RUN = ("victim_flows", "deadlock_cycle", "deadlock_since_s")
+"""Figures of single runs only: flows held back, the links of the cycle, and when the last of them was paused."""
 
 
 def pauses_of(outcome: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -46,6 +46,31 @@ def deadlock_notes(result: Facts) -> list[str]:
                 "all can never be resumed"
             )
     return notes
+
+
+def victim_notes(result: Facts) -> list[str]:
+    """The schemes with flows that pauses held back although they did not feed the queue that caused the pause."""
+    notes = []
+    for label in result.settings.labels:
+        of_scheme = [one for one in result.outcomes if one.job.label == label]
+        found = [(one, victims) for one in of_scheme if (victims := _victims(one))]
+        if found:
+            one, victims = max(found, key=lambda pair: float(pair[1][0]["paused_s"]))
+            count = sum(int(each.outcome["pauses"]["victims"]) for each, _ in found)
+            first = victims[0]
+            notes.append(
+                f"scheme {label}: pauses held back {counted(count, 'flow')} that did not feed the queue of their root; "
+                f"the longest was {first['src']} → {first['dst']} in run {one.job.run}: "
+                f"{time_text(first['paused_s'])} at {first['at']}, because of the queue of {first['because_of']}"
+            )
+    return notes
+
+
+def _victims(one: RunOutcome) -> Sequence[Mapping[str, Any]]:
+    """The flows of a run that were held back for the longest time."""
+    pauses: Mapping[str, Any] = one.outcome.get("pauses") or {}
+    victims: Sequence[Mapping[str, Any]] = pauses.get("victim_flows", [])
+    return victims
 
 
 def _deadlocked(one: RunOutcome) -> Mapping[str, Any] | None:

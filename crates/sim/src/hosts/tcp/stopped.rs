@@ -1,9 +1,10 @@
 //! Subflows whose card must not send, because a switch has paused their priority.
 
-use crate::network::pfc::is_stopped;
+use crate::network::pfc::must_wait;
 use crate::network::Network;
 use crate::subflow::Subflow;
 use crate::tap::Tap;
+use crate::time::Ps;
 use pathloom_model::LinkId;
 use std::collections::BTreeSet;
 
@@ -15,9 +16,9 @@ pub(super) struct StoppedSubflows(BTreeSet<(LinkId, u32, u32)>);
 impl StoppedSubflows {
     /// Whether data of a subflow must wait. It is then among those that [`StoppedSubflows::take`] returns.
     #[inline(never)]
-    pub(super) fn waits<T: Tap>(&mut self, network: &Network<T>, slot: usize, subflow: &Subflow) -> bool {
+    pub(super) fn waits<T: Tap>(&mut self, network: &mut Network<T>, now: Ps, slot: usize, subflow: &Subflow) -> bool {
         let uplink = subflow.interfaces[0].uplink();
-        let stops = is_stopped(&network.links, uplink.0, slot);
+        let stops = must_wait(&mut network.links, now, uplink.0, slot);
         if stops {
             self.0.insert((uplink, slot as u32, subflow.use_count));
         }

@@ -6,6 +6,7 @@ use crate::lanes::NO_CONNECTION;
 use crate::link::{EnqueueResult, LinkQueue};
 use crate::network::pfc::send_pauses;
 use crate::network::ports::FRAME_BYTES;
+use crate::network::victims;
 use crate::packet::Packet;
 use crate::port::{Offer, Port};
 use crate::tap::Tap;
@@ -28,16 +29,16 @@ impl<T: Tap> Links<T> {
         let is_up = self.queues[link as usize].is_up();
         // If a packet arrives at the moment when another one ends, the port chooses its next packet first.
         self.catch_up_port(now, port);
-        let offer = match &mut self.ports {
+        let (offer, queue) = match &mut self.ports {
             Some(ports) if is_up => {
                 let queue = ports.queue_of(&self.lanes, &packet);
-                ports.offer(now, port, queue, packet)
+                (ports.offer(now, port, queue, packet), queue)
             }
-            _ => Offer::Dropped,
+            _ => (Offer::Dropped, 0),
         };
         match offer {
             Offer::Dropped => self.queues[link as usize].count_refused(1),
-            Offer::Waits => {}
+            Offer::Waits => victims::wait(self, (link, queue as u8), &packet),
             Offer::Begins(packet) => self.begin(now, port, packet),
         }
         send_pauses(self, now);
