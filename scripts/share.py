@@ -16,7 +16,7 @@ from typer import _completion_shared as shells
 
 from pathloom import _core
 from pathloom.cli import remote
-from pathloom.cli.app import app
+from pathloom.cli.app import application
 from pathloom.cli.help import commands_of, parts_of_help, spellings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,7 +118,7 @@ def native_page(name: str, about: str, usage: Sequence[tuple[str, str]]) -> str:
 
 def python_page() -> str:
     """The manual page of `pathloom`, with all its commands."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(application())
     asked: Any = typer.main.get_command(remote.app)
     about = (root.help or "").split(", and")[0].rstrip(".")
     lines = [

@@ -11,7 +11,7 @@ import typer
 
 from pathloom import _core
 from pathloom.cli import remote
-from pathloom.cli.app import app
+from pathloom.cli.app import application
 from pathloom.cli.help import commands_of, parts_of_help, spellings
 from pathloom.experiments.settings.model import LAB_KEYS
 
@@ -39,7 +39,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def commands_page() -> str:
     """Returns the page of all commands, with the arguments and options of `--help`."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(application())
     asked: Any = typer.main.get_command(remote.app)
     parts = [
         "# Commands\n\nThis page is made from the commands themselves. `--help` shows the same for each of them. "

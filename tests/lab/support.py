@@ -18,6 +18,7 @@ SMALL = "dumbbell:hosts=2,rate=10Mbps,buffer=50"
 NOT_ROOT = """
 import os, sys
 import pathloom.cli.app, pathloom.cli.lab, pathloom.fabrics, pathloom.lab.hosts, pathloom.lab.lab
+pathloom.cli.app.application()
 os.setuid(65534)
 sys.exit(pathloom.cli.run(sys.argv[1:]))
 """

@@ -16,7 +16,7 @@ import typer
 
 from conftest import Cli
 from pathloom.cli import remote
-from pathloom.cli.app import app
+from pathloom.cli.app import application
 from pathloom.cli.help import parts_of_help, shell_lines, wrapped
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ def commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 ALL = {
-    **dict(commands(typer.main.get_command(app), "pathloom")),
+    **dict(commands(typer.main.get_command(application()), "pathloom")),
     **dict(commands(typer.main.get_command(remote.app), "pathloom controller")),
 }
 OWN = {path: command for path, command in ALL.items() if path not in VERBATIM}

@@ -14,6 +14,7 @@ import yaml
 import pathloom
 from conftest import Cli
 from pathloom.build import commit_of
+from pathloom.cli.app import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("pathloom", "pathloom-controller", "pathloom-hostd", "pathloom-switch")
@@ -138,3 +139,15 @@ def test_files_of_others_are_not_replaced_without_a_word(cli: Cli, tmp_path: Pat
     (tmp_path / "d.json").write_text("mine", encoding="utf-8")
     assert cli("fabric", "export", "diamond", "--out", "d.json").out == "Exported: d.json (replaces an older file)\n"
     assert cli("fabric", "export", "diamond", "--out", "e.json").out == "Exported: e.json\n"
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    program = (
+        "import sys; import pathloom.cli.app as app; app.carry_out(['scheme', 'list']); "
+        "print(*[name for name in sys.modules if name.startswith('pathloom.cli.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert "hedera" in done.stdout
+    imported = {name.removeprefix("pathloom.cli.") for name in done.stderr.split()}
+    commands = {place.partition(".")[0] for place in COMMANDS.values()}
+    assert imported & commands == {"lists"}

@@ -8,6 +8,7 @@ import typer
 
 from pathloom import _core, benchmark, fault_benchmark, solver_benchmark
 from pathloom.cli import console
+from pathloom.cli.controller import VERBATIM, bench_controller
 from pathloom.cli.help import App
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, job_count, seed_number, show_help_if_alone
 from pathloom.errors import bad_input
@@ -185,3 +186,6 @@ def faults(
         )
     if findings.broken:
         raise typer.Exit(1)
+
+
+app.command("controller", context_settings=VERBATIM)(bench_controller)
