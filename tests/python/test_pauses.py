@@ -1,5 +1,6 @@
 """Priority-based flow control in results: figures, the table of links, and notes."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,33 @@ def test_packets_are_counted_by_kind_where_the_transport_acknowledges_packets() 
     unsent = {"requests to send", "congestion notices"}
     assert unsent.isdisjoint(of_ndp.headings)
     assert not {*named.values(), *unsent} & set(of_tcp.headings)
+
+
+def test_flows_held_back_by_others_are_named(tmp_path: Path) -> None:
+    # Hosts of racks 0 and 2 fill the cable of h8. A flow of rack 0 to rack 2 waits for the pauses of rack 1.
+    rows = [f"0,h{host},h8,2000000" for host in (0, 1, 2, 16, 17, 18)] + ["0.0001,h4,h20,300000"]
+    (tmp_path / "flows.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    result = pl.compare(
+        fabric="leaf-spine:spines=1,leaves=3,hosts=8,host_rate=10Gbps,switch_rate=40Gbps,pfc=50KB",
+        traffic=f"flows:file={tmp_path / 'flows.csv'}",
+        schemes=["ecmp"],
+        transport="roce:cc=none",
+        duration="20ms",
+        runs=2,
+    )
+    row = result.summary_of_schemes[0]
+    assert row["pauses"]["victims"] == 2 and "victim_flows" not in row["pauses"]
+    for run in row["runs"]:
+        [victim] = run["pauses"]["victim_flows"]
+        assert (victim["src"], victim["dst"], victim["because_of"]) == ("h4", "h20", "e1 → h8")
+        assert victim["at"] in ("h4 → e0", "e0 → c0") and victim["paused_s"] > 1e-5
+        assert run["pauses"]["victim_paused_s"] == victim["paused_s"] <= row["pauses"]["victim_paused_s"]
+    [note] = [note for note in result.notes if "held back" in note]
+    assert note.startswith("scheme ecmp: pauses held back 2 flows") and "h4 → h20" in note
+    cells = control_table(result.summary_of_schemes)
+    assert dict(zip(cells.headings, cells.rows[0], strict=True))["flows held back by others"] == "1"
+    result.save(tmp_path / "out")
+    assert (tmp_path / "out/result.json").is_file()
 
 
 def test_the_longest_victim_is_named_and_runs_are_added() -> None:
