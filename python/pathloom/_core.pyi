@@ -1,11 +1,12 @@
 """The simulator: fabrics, path search and packet-level runs, written in Rust."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, final
 
 import numpy.typing as npt
 
 __all__ = [
+    "Binder",
     "Fabric",
     "Flow",
     "Link",
@@ -27,6 +28,7 @@ __all__ = [
     "max_min_rates",
     "nearest",
     "parse_time_s",
+    "scheme_encodings",
     "scheme_name",
     "scheme_transport",
     "schemes",
@@ -98,6 +100,47 @@ class Fabric:
 
         `how` is `shortest`, `k-shortest`, `k-edge-disjoint` or `simple:N`, all paths of at most N hops.
         """
+
+@final
+class Binder:
+    """A scheme over a fabric of routers: it chooses the source ports of connections, and so their paths.
+
+    A key is source address and port, and destination address and port, by which the scheme knows a TCP connection.
+    Times are in nanoseconds, and do not go back.
+    """
+
+    def __new__(cls, fabric: Fabric, scheme: str, seed: int) -> Binder:
+        """Starts the scheme at time 0. Raises `PathloomError` for one without a central part."""
+
+    def set_ports(self, source: str, target: str, port: int, paths: Mapping[int, Sequence[int]]) -> None:
+        """Replaces the known source ports of TCP connections to a port, with the links of their paths."""
+
+    def open(
+        self, now_ns: int, key: tuple[str, int, str, int], long: bool, size_bytes: int | None
+    ) -> tuple[int | None, list[int], bool]:
+        """A connection is about to open. Returns its source port, its path, and whether the scheme chose the path.
+
+        None: no free port of the path is known. Raises `PathloomError` if the connection is open already, or an address
+        is unknown.
+        """
+
+    def port_is_taken(self, key: tuple[str, int, str, int]) -> int | None:
+        """Returns another port of the same path, because another program has the one that was given."""
+
+    def sent(self, now_ns: int, key: tuple[str, int, str, int], packets: int, size_bytes: int) -> None:
+        """Packets and bytes, with headers, that a connection has sent since it opened."""
+
+    def close(self, now_ns: int, key: tuple[str, int, str, int]) -> None:
+        """A connection has ended."""
+
+    def poll_timeout(self) -> int | None:
+        """When `advance` must be called next, unless another method is called before."""
+
+    def advance(self, now_ns: int) -> None:
+        """Does what is due."""
+
+    def counts(self) -> dict[str, Any]:
+        """What was done: opened, chosen, without_port, moves_refused, polls, polling_period_s."""
 
 @final
 class Simulation:
@@ -437,7 +480,16 @@ def scheme_transport(spec: str) -> str:
     """The name of the transport that the hosts of a scheme run by default."""
 
 def schemes() -> list[dict[str, Any]]:
-    """Every scheme: name, about, paper, transport of its hosts, keys (each a dict of name, default and about)."""
+    """Every scheme: name, about, paper, transport of its hosts, keys (each a dict of name, default and about).
+
+    `encodings` are those of `scheme_encodings`.
+    """
+
+def scheme_encodings(spec: str) -> list[dict[str, str]]:
+    """Which ways of naming paths to a fabric can carry a scheme.
+
+    One dict each: name, carried (`yes`, `in part` or `no`), why. Raises `PathloomError` for an unknown scheme.
+    """
 
 def transports() -> list[dict[str, Any]]:
     """Every transport: name, about, source, keys (each a dict of name, default, about and source)."""

@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pathloom.lab import system
@@ -160,6 +162,27 @@ def test_a_run_on_static_routes_accounts_for_every_packet() -> None:
         packets, flows = scheme["packets"], scheme["flows"]
         assert flows["finished"] == flows["started"] > 0
         assert packets["sent"] >= packets["hops"] / 4 > 0
+
+
+def test_packets_of_connections_take_the_paths_of_a_central_scheme(tmp_path: Path) -> None:
+    compared(
+        *("--fabric", K4, "--traffic", "long-lived:pattern=stride", "--schemes", "ofpt,lessor", "--worlds", "lab"),
+        *("--duration", "4s", "--runs", "1", "--series", "1s", "--lab", "switches=kernel", "--out", str(tmp_path)),
+    )
+    ways, links, flows = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("way-series", "links", "flows"))
+    for scheme in ("ofpt", "lessor"):
+        paths = ways.filter(pl.col("scheme") == scheme).sort("flow")["path"].to_list()
+        received = flows.filter(pl.col("scheme") == scheme).sort("flow")["delivered_bytes"].to_list()
+        assert len(paths) == len(received) == 16
+        carried: dict[tuple[str, str], int] = {}
+        for path, size_bytes in zip(paths, received, strict=True):
+            names = path.split()
+            for ends in pairwise(names):
+                carried[ends] = carried.get(ends, 0) + size_bytes
+        for row in links.filter(pl.col("scheme") == scheme, pl.col("between_switches")).iter_rows(named=True):
+            sent, wanted = row["sent_bytes"], carried.get((row["source"], row["target"]), 0)
+            # Headers come on top. A flow on another path would be missing here.
+            assert sent > wanted or wanted == 0, (scheme, row)
 
 
 def test_programs_take_the_paths_of_a_map(routed: Lab, tmp_path: Path) -> None:

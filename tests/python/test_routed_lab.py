@@ -171,7 +171,7 @@ def test_tors_that_share_a_prefix_announce_single_addresses(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("lab", "scheme", "said"),
     [
-        ("switches=kernel", "ofpt", "scheme `ofpt`: routers .kernel. choose paths by destination and hash"),
+        ("switches=kernel", "hedera", "scheme `hedera`: routers .kernel. choose paths by destination and hash"),
         ("switches=kernel,controller=pathloom", "ecmp", "leave controller= and daemons= out"),
         ("switches=kernel,daemons=2", "ecmp", "leave controller= and daemons= out"),
     ],

@@ -4,6 +4,7 @@
 // The Python documentation is in the stub; a second copy here would become outdated.
 #![allow(missing_docs)]
 
+mod binder;
 mod columns;
 mod errors;
 mod fabric;
@@ -24,13 +25,17 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
+    use super::binder::Binder;
+    #[pymodule_export]
     use super::errors::PathloomError;
     #[pymodule_export]
     use super::fabric::Fabric;
     #[pymodule_export]
     use super::faults::fault_schedule;
     #[pymodule_export]
-    use super::lists::{fabrics, scheme_name, scheme_transport, schemes, traffic_parts, traffics, transports};
+    use super::lists::{
+        fabrics, scheme_encodings, scheme_name, scheme_transport, schemes, traffic_parts, traffics, transports,
+    };
     #[pymodule_export]
     use super::scheme::{hand_over, Flow, Link, Node, SchemeHost, View, ViewChanges};
     #[pymodule_export]

@@ -3,6 +3,7 @@
 use crate::errors::Error;
 use crate::registry::registry;
 use pathloom_fabrics::{COMMON_KEYS, FABRICS};
+use pathloom_schemes::{Carried, Encoding, SchemeSpec};
 use pathloom_workload::{traffic_names, TrafficSpec};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -26,16 +27,36 @@ pub fn fabrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 #[pyfunction]
 pub fn schemes(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let rows = registry().entries().map(|entry| {
-        let hosts = registry().parse(entry.name).map_err(Error::from)?.transport().name();
+        let spec = registry().parse(entry.name).map_err(Error::from)?;
+        let hosts = spec.transport().name();
         let told = [("name", entry.name), ("about", entry.summary), ("paper", entry.paper), ("transport", hosts)];
         let row = texts(py, &told)?;
         let keys = entry.keys.iter();
         let keys =
             keys.map(|(name, default, about)| texts(py, &[("name", name), ("default", default), ("about", about)]));
         row.set_item("keys", keys.collect::<PyResult<Vec<_>>>()?)?;
+        row.set_item("encodings", encodings(py, &spec)?)?;
         Ok(row)
     });
     PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Which encodings carry a scheme: name, `yes`, `in part` or `no`, and the reason.
+fn encodings<'py>(py: Python<'py>, spec: &SchemeSpec) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let row = |encoding: Encoding| {
+        let (verdict, why) = match spec.carried_by(encoding) {
+            Carried::Whole => ("yes", ""),
+            Carried::Part(why) => ("in part", why),
+            Carried::No(why) => ("no", why),
+        };
+        texts(py, &[("name", encoding.name()), ("carried", verdict), ("why", why)])
+    };
+    Encoding::ALL.into_iter().map(row).collect()
+}
+
+#[pyfunction]
+pub fn scheme_encodings<'py>(py: Python<'py>, spec: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    encodings(py, &registry().parse(spec).map_err(Error::from)?)
 }
 
 #[pyfunction]

@@ -14,6 +14,7 @@ mod defaults_only;
 mod drb;
 mod drill;
 mod ecmp;
+mod encoding;
 mod entry;
 mod ethereal;
 mod flowbender;
@@ -53,6 +54,7 @@ mod ultra_ethernet;
 mod vlb;
 mod wcmp;
 
+pub use encoding::{Carried, Encoding};
 pub use entry::{EntryInfo, KeyInfo};
 pub use pathloom_switching::deployment::Deployment;
 pub use registry::{lasting, names, parse, Registry, SchemeSpec};

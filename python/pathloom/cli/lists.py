@@ -38,7 +38,7 @@ def show_scheme(
     ],
     json: JsonOption = None,
 ) -> None:
-    """Show what a scheme does, its publication and its keys.
+    """Show what a scheme does, its publication, its keys, and which fabrics can carry it.
 
     Example: pathloom scheme show hedera
     """
@@ -58,6 +58,9 @@ def show_scheme(
         )
     else:
         print("It takes no keys.")
+    print()
+    rows = [[one["name"], ": ".join(filter(None, (one["carried"], one["why"])))] for one in entry["encodings"]]
+    console.table(None, ["paths named by", "carried"], rows, 2)
 
 
 def _named(name: str) -> dict[str, Any]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pathloom.lab.parallel import Streams
+    from pathloom.lab.routed.central import Bindings
 
 EPHEMERAL = (32_768, 28_232)
 """First source port and number of source ports, as in the simulator."""
@@ -102,6 +103,11 @@ class Agent:
         self.leases: list[tuple[int, int, Transfer]] = []
         self.tickets = itertools.count()
         self.streams = self._parallel_streams(plan.get("streams"))
+        self.bindings: Bindings | None = None
+        if plan.get("bindings"):
+            from pathloom.lab.routed.central import Bindings  # Most runs do not need it.
+
+            self.bindings = Bindings(plan["bindings"])
         self.held: set[Transfer] = set()
 
     def _parallel_streams(self, settings: dict[str, Any] | None) -> Streams | None:
@@ -138,8 +144,7 @@ class Agent:
                 self._stop_long_lived()
             self._reconnect(now)
             self._end_leases(now)
-            if self.streams is not None:
-                self.streams.open_overdue(now)
+            self._open_overdue(now)
             while self.due and self.due[0][0] <= now:
                 _, index = heapq.heappop(self.due)
                 if self.may_start(self.transfers[index].spec, stopped):
@@ -148,7 +153,7 @@ class Agent:
                 break
             limits = [report_ns, self.end_ns, *([] if stopped else [self.duration_ns])]
             limits += [*(lease[0] for lease in self.leases[:1]), *self.sample_ns[:1], *self._step_ends_ns()]
-            limits += self.streams.deadlines_ns() if self.streams is not None else []
+            limits += [at_ns for part in (self.streams, self.bindings) if part for at_ns in part.deadlines_ns()]
             next_ns = min([*limits, self.due[0][0]] if self.due else limits)
             for descriptor, events in self.epoll.poll(max(next_ns - self.now_ns(), 0) / 1e9, 512):
                 self._serve(descriptor, events)
@@ -158,7 +163,16 @@ class Agent:
         self._take_last_notes(end_ns)
         rows = [transfer.row() for transfer in self.transfers]
         no_path = self.streams.problem if self.streams is not None else None
-        return {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps, "no_path": no_path}
+        bound = self.bindings.result() if self.bindings is not None else None
+        result = {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps}
+        return {**result, "no_path": no_path, "bindings": bound}
+
+    def _open_overdue(self, now: int) -> None:
+        """Opens streams whose paths are late, and lets a scheme over routers do what is due."""
+        if self.streams is not None:
+            self.streams.open_overdue(now)
+        if self.bindings is not None:
+            self.bindings.advance(now, self.open)
 
     def may_start(self, spec: dict[str, Any], stopped: bool) -> bool:
         """Returns whether a flow may start: it waited for others, or the plan starts it within the duration.
@@ -244,6 +258,10 @@ class Agent:
         self.open.add(transfer)
         if self.streams is not None:
             return self.streams.start(transfer, self.now_ns())
+        if self.bindings is not None and self.bindings.open(
+            transfer, self.now_ns(), lambda port: self._open_from(transfer, port, self.connect)
+        ):
+            return None
         return self.bind(transfer, transfer.spec["src_port"], self.connect)
 
     def bind(self, part: Transfer, first: int, then: Callable[[Transfer], bool] = lambda _: True) -> None:
@@ -251,15 +269,20 @@ class Agent:
 
         If `then` returns False, the kernel already uses the five-tuple, and the next port is tried.
         """
-        spec, port = part.spec, first
+        port = first
         while True:
-            key = (spec["src_address"], port, spec["dst_address"], spec["dst_port"])
-            if key not in self.expected and self._bind(part, key) and (part.sender is None or then(part)):
+            if self._open_from(part, port, then):
                 return None
             port = EPHEMERAL[0] + (port - EPHEMERAL[0] + 1) % EPHEMERAL[1]
             if port == first:
                 part.transfer.error = "no source port is free"
                 return self._close(part.transfer)
+
+    def _open_from(self, part: Transfer, port: int, then: Callable[[Transfer], bool]) -> bool:
+        """Binds a socket to a port, and calls `then`. Returns False if the port or the five-tuple is in use."""
+        spec = part.spec
+        key = (spec["src_address"], port, spec["dst_address"], spec["dst_port"])
+        return key not in self.expected and self._bind(part, key) and (part.sender is None or then(part))
 
     def _bind(self, part: Transfer, key: Key) -> bool:
         """Binds a socket to the source of a five-tuple. Returns False if its port is in use."""
@@ -531,6 +554,8 @@ class Agent:
         transfer.end_ns = self.now_ns()
         for part in transfer.connections:
             self._close_connection(part)
+        if self.bindings is not None:
+            self.bindings.close(transfer, transfer.end_ns)
         if self.streams is not None:
             self.streams.close(transfer)
 

@@ -48,6 +48,7 @@ from pathloom.lab.path_history import (
 )
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.routed import routers
+from pathloom.lab.routed.central import PortMaps, is_bound, not_carried, take_bindings
 from pathloom.lab.routed.pinning import MOST_FLOWS, pin_by_ports
 from pathloom.lab.routed.settings import FRR, RouterSettings, check_routed
 from pathloom.lab.run_task import RunTask
@@ -93,7 +94,7 @@ class LabExecution:
         options = LabSettings.parse(settings.lab)
         live = options.controller == "pathloom"
         programs = any(is_protocol(scheme) for scheme in settings.schemes)
-        check_routed(options, settings.schemes)
+        check_routed(options, settings.schemes, bool(settings.faults))
         if settings.faults and not live and not programs and not options.switches.startswith(FRR):
             raise bad_input(
                 "--fault: static routes in the lab do not react to faults; add --lab controller=pathloom, or "
@@ -128,6 +129,7 @@ class LabExecution:
         first = [job for job in self.jobs if job.run == 1]
         prepared = interruptible(lambda: [self._simulation(job) for job in first])
         prepared[0].cable_faults()
+        self.port_maps: PortMaps | None = None
         self.description = prepared[0].description
         self.notes += prepared[0].notes
         self.subflows = {job.scheme: hosts.subflows_of(job.scheme, settings.transport) for job in self.jobs}
@@ -208,7 +210,7 @@ class LabExecution:
         if self.programs:
             self._note(links.differences(lab.up_with_programs(self.fabric, first, self.stack)))
         elif self.routed:
-            settings = RouterSettings.of(self.options.switches, first)
+            settings = RouterSettings.of_run(self.options.switches, first)
             self._note([*links.differences(lab.up_routed(self.fabric, settings, self.stack)), *routers.notes()])
         else:
             blueprint = lab.up(self.fabric, self.target, first, self.stack, daemons=self.options.daemons)
@@ -240,7 +242,7 @@ class LabExecution:
             parts: list[RunTask] = [schedule, *([steps] if steps else [])]
             for part in parts:
                 while_running.callback(part.end)
-            plan = self._plan(lab, offered, job.scheme)
+            plan = self._plan(lab, offered, job)
             result = run_agent(lab, plan, report, [clock.begin, *(part.begin for part in parts)])
         await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
@@ -263,6 +265,10 @@ class LabExecution:
             "control": self._control(lab, began_ns, busy_ns, pins),
             "end_ns": result["end_ns"],
         }
+        if result["bindings"] is not None:
+            outcome["control"] |= take_bindings(offered, result)
+            where = f"run {job.run} of {job.label}"
+            self._note([f"{where}: {what}" for what in not_carried(result["bindings"]["counts"])])
         first_fault_ns = min((at_ns for at_ns, _, _ in faults), default=None)
         paths = self._paths(lab, job, clock, connections(offered, result, self._pins_flows(offered), first_fault_ns))
         outcome["subflows"] = subflow_columns(result, paths)
@@ -285,8 +291,9 @@ class LabExecution:
             lab.restart_programs(self.fabric, job.scheme)
             return {}
         if self.routed:
-            lab.restart_routers(self.fabric, RouterSettings.of(self.options.switches, job.scheme))
-            self._pin_by_ports(lab, job, offered)
+            lab.restart_routers(self.fabric, RouterSettings.of_run(self.options.switches, job.scheme))
+            if not is_bound(job.scheme):
+                self._pin_by_ports(lab, job, offered)
             return {}
         tables: list[SwitchTables] = json.loads(run.switch_tables())
         pins = self._pins(offered, tables)
@@ -382,8 +389,8 @@ class LabExecution:
                 pins.setdefault(node, []).append(line)
         return pins
 
-    def _plan(self, lab: Lab, offered: list[dict[str, Any]], scheme: str) -> dict[str, Any]:
-        streams = StreamSettings.of_scheme(scheme)
+    def _plan(self, lab: Lab, offered: list[dict[str, Any]], job: Job) -> dict[str, Any]:
+        streams = StreamSettings.of_scheme(job.scheme)
         namespaces = {port.address: host.namespace for host in lab.blueprint().hosts for port in host.ports}
         keys = ("start_ns", "after", "src_address", "dst_address", "src_port", "dst_port", "size_bytes", "dscp")
         return {
@@ -393,11 +400,21 @@ class LabExecution:
             "step_ns": round(self.step_s * 1e9) if self.step_s else None,
             "sample_ns": [round(at_s * 1e9) for at_s in self.sample_at_s],
             "namespaces": namespaces,
-            "mptcp": self.subflows[scheme] is not None,
+            "mptcp": self.subflows[job.scheme] is not None,
+            "bindings": self._bindings(lab, offered, job),
             "streams": streams.to_dict() if streams is not None else None,
             "flows": [{key: flow[key] for key in keys} for flow in offered],
             "orders": str(_orders_socket(lab)) if self.target is not None else None,
         }
+
+    def _bindings(self, lab: Lab, offered: list[dict[str, Any]], job: Job) -> dict[str, Any] | None:
+        """Returns what the agent needs to ask the scheme for source ports; None if it does not ask it."""
+        if not (self.routed and is_bound(job.scheme)):
+            return None
+        if self.port_maps is None:
+            self.port_maps = PortMaps(lab.blueprint())
+        fabric = (self.fabric.spec, self.fabric.text)
+        return {"fabric": fabric, "scheme": job.scheme, "seed": job.seed, "maps": self.port_maps.of(offered)}
 
     def _packets(self, job: Job, counts: Counters, result: dict[str, Any]) -> dict[str, int]:
         nodes, ends = self.fabric.nodes, self.fabric.links

@@ -9,6 +9,7 @@ from typing import Self
 from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.experiments.settings.model import ROUTED_SWITCHES, LabSettings
+from pathloom.lab.routed.central import is_bound, verdict
 from pathloom.lab.routed.frr import check_installed
 from pathloom.quantities import listed
 
@@ -51,6 +52,15 @@ class RouterSettings:
         if switches not in ROUTED_SWITCHES:
             raise bad_input(f"switches `{switches}`: expected one of {', '.join(ROUTED_SWITCHES)}")
         check_scheme(switches, scheme)
+        return cls._of(switches, scheme)
+
+    @classmethod
+    def of_run(cls, switches: str, scheme: str) -> Self:
+        """As `of`, for the routers of a run. Under a scheme whose paths hosts choose, routers run ecmp."""
+        return cls._of(switches, "ecmp") if is_bound(scheme) else cls.of(switches, scheme)
+
+    @classmethod
+    def _of(cls, switches: str, scheme: str) -> Self:
         kind, _, keys = switches.partition(":")
         return cls(kind, kind == FRR and keys != "bfd=off", scheme)
 
@@ -59,14 +69,22 @@ def check_scheme(switches: str, scheme: str) -> None:
     """Raises `PathloomError` if routers cannot carry a scheme."""
     name = _core.scheme_name(scheme)
     carried = SCHEMES if switches.startswith(FRR) else (*SCHEMES, WEIGHTED)
-    if name not in carried:
+    if name in carried:
+        return
+    if is_bound(scheme):
         raise bad_input(
-            f"scheme `{name}`: routers ({switches}) choose paths by destination and hash, so they carry "
-            f"{listed(carried)} only; leave switches= out to run it on Open vSwitch"
+            f"scheme `{name}`: routers ({switches}) carry it by the source ports of connections, which only `pathloom "
+            "lab run` and `compare` choose; put the lab up with --scheme ecmp"
         )
+    row = verdict(scheme)
+    why = f"; source ports cannot carry it either: {row['why']}" if row["why"] else ""
+    raise bad_input(
+        f"scheme `{name}`: routers ({switches}) choose paths by destination and hash, so they carry "
+        f"{listed(carried)} only{why}; leave switches= out to run it on Open vSwitch"
+    )
 
 
-def check_routed(options: LabSettings, schemes: Iterable[str]) -> None:
+def check_routed(options: LabSettings, schemes: Iterable[str], has_faults: bool = False) -> None:
     """Raises `PathloomError` if runs with these settings ask routers for what they cannot do."""
     if options.switches == "ovs":
         return
@@ -76,6 +94,14 @@ def check_routed(options: LabSettings, schemes: Iterable[str]) -> None:
             "vSwitch; leave controller= and daemons= out"
         )
     for scheme in schemes:
-        check_scheme(options.switches, scheme)
+        if not is_bound(scheme):
+            check_scheme(options.switches, scheme)
+        elif not options.pinned:
+            raise bad_input(f"--lab pin=off: scheme `{scheme}` chooses source ports on routers; leave pin=off out")
+        elif has_faults:
+            raise bad_input(
+                f"--fault: on routers, source ports name the paths of scheme `{scheme}`, and runs do not find them "
+                "again after a fault; run ecmp, or leave switches= out"
+            )
     if options.switches.startswith(FRR):
         check_installed(options.switches != "frr:bfd=off")
