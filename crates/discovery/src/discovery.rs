@@ -71,6 +71,13 @@ pub enum Output {
         /// The frame, starting with the Ethernet header.
         frame: Vec<u8>,
     },
+    /// A frame for a host that may be at a switch without a session. See [`HostOutput::Elsewhere`].
+    Elsewhere {
+        /// The port at which the frame arrived.
+        place: Place,
+        /// The frame, starting with the Ethernet header.
+        frame: Vec<u8>,
+    },
     /// A link is up. See [`LinkOutput::LinkUp`].
     LinkUp {
         /// The end with the lower switch and port.
@@ -234,10 +241,11 @@ impl Discovery {
             HostOutput::HostLearnt { place, .. } => (Some(place), None),
             HostOutput::HostMoved { from, to, .. } => (Some(to), Some(from)),
             HostOutput::HostGone { place, .. } => (None, Some(place)),
-            HostOutput::Send { .. } | HostOutput::Alarm(_) => (None, None),
+            HostOutput::Send { .. } | HostOutput::Elsewhere { .. } | HostOutput::Alarm(_) => (None, None),
         };
         self.outputs.push_back(match output {
             HostOutput::Send { place, frame } => Output::Send { place, frame },
+            HostOutput::Elsewhere { place, frame } => Output::Elsewhere { place, frame },
             HostOutput::HostLearnt { address, mac, place } => Output::HostLearnt { address, mac, place },
             HostOutput::HostMoved { address, mac, from, to } => Output::HostMoved { address, mac, from, to },
             HostOutput::HostGone { address, mac, place } => Output::HostGone { address, mac, place },

@@ -112,6 +112,13 @@ pub enum HostOutput {
         /// The frame, starting with the Ethernet header.
         frame: Vec<u8>,
     },
+    /// A frame for a host that is at no port which is up. It may be at a switch that has no session.
+    Elsewhere {
+        /// The port at which the frame arrived.
+        place: Place,
+        /// The frame, starting with the Ethernet header.
+        frame: Vec<u8>,
+    },
     /// A host was learnt.
     HostLearnt {
         /// Its address.
@@ -180,7 +187,8 @@ struct Edge {
 /// The controller answers a request for a known host. If it has not heard this host recently, it forwards the request
 /// as a broadcast to the port of this host only. A host that got another hardware address answers it, too, and is then
 /// accepted like any other claim. It forwards a request for an unknown address to the configured port or to all edge ports, but
-/// never to ports between switches. It learns nothing from a request that asks whether an address is free (RFC 5227
+/// never to ports between switches. It gives the driver requests and replies for hosts that it does not know, for switches
+/// without a session. It learns nothing from a request that asks whether an address is free (RFC 5227
 /// §2.1.1, sender 0.0.0.0). It answers such a request only for an owner that it heard recently. All of this is limited
 /// per port.
 ///

@@ -102,6 +102,7 @@ impl Edge {
                     assert_eq!(self.table.remove(&address), Some((mac, place)));
                     self.outputs.push(output);
                 }
+                HostOutput::Elsewhere { .. } => {}
                 HostOutput::Alarm(_) => self.outputs.push(output),
             }
         }

@@ -3,7 +3,7 @@
 use super::lab::{ms, s, Lab, K4, QUIET};
 use pathloom_discovery::arp::Arp;
 use pathloom_model::{FiveTuple, Headers, Mac, PROTO_UDP};
-use pathloom_testnet::{Frame, Timing};
+use pathloom_testnet::{End, Frame, Host, Timing};
 use std::net::Ipv4Addr;
 
 /// A fabric whose hosts are known to the controller.
@@ -45,6 +45,17 @@ fn finds(lab: &mut Lab, from: usize, target: usize, knows: bool) -> bool {
     false
 }
 
+/// A message of DHCP between these addresses and ports, about the client with the address 02:00:00:00:00:07.
+fn dhcp(src: Ipv4Addr, dst: Ipv4Addr, ports: (u16, u16)) -> Vec<u8> {
+    let five_tuple = FiveTuple { src, dst, proto: PROTO_UDP, src_port: ports.0, dst_port: ports.1 };
+    let mut bytes = Frame::bytes_of(Headers::plain(five_tuple));
+    // RFC 2131 §2: `op`, `htype`, `hlen`; `chaddr` is at 28.
+    bytes.extend([if ports.0 == 68 { 1 } else { 2 }, 1, 6]);
+    bytes.extend([0; 25]);
+    bytes.extend([2, 0, 0, 0, 0, 7]);
+    bytes
+}
+
 #[test]
 fn neighbours_are_found_at_any_time_after_the_controller_stops_and_when_it_is_back() {
     let mut lab = standing(1);
@@ -81,8 +92,10 @@ fn an_hour_without_a_controller_ends_nothing() {
         assert!(finds(&mut lab, from, to, true) && finds(&mut lab, from, to, false), "minute {minute}");
         lab.run_for(s(1));
         for host in (0..16).filter(|&host| host != from) {
-            // One request to a known address, and one broadcast.
-            assert_eq!(heard(&lab, host, from) - before[host], 2, "host {host} in minute {minute}");
+            // One request to a known address, and one broadcast, along both trees. Hosts at the same switch get them
+            // from there.
+            let copies = if host / 2 == from / 2 { 1 } else { 2 };
+            assert_eq!(heard(&lab, host, from) - before[host], 2 * copies, "host {host} in minute {minute}");
         }
         let packet = lab.packet(from, to, 1000);
         assert!(lab.reaches(packet), "minute {minute}: {:?}", lab.fates(packet));
@@ -97,23 +110,136 @@ fn an_hour_without_a_controller_ends_nothing() {
 }
 
 #[test]
-fn messages_of_dhcp_reach_every_host_once_without_a_controller() {
+fn messages_of_dhcp_reach_every_host_along_both_trees_without_a_controller() {
     let mut lab = standing(3);
     lab.kill_controller();
     lab.run_for(s(10));
-    let message = |src: Ipv4Addr, dst: Ipv4Addr, ports: (u16, u16)| {
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_UDP, src_port: ports.0, dst_port: ports.1 };
-        Frame::bytes_of(Headers::plain(five_tuple))
-    };
     let (client, server) = (lab.hosts[3].clone(), lab.hosts[12].clone());
-    let request = message(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, (68, 67));
-    let reply = message(server.address, Ipv4Addr::BROADCAST, (67, 68));
+    let request = dhcp(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, (68, 67));
+    let reply = dhcp(server.address, Ipv4Addr::BROADCAST, (67, 68));
     for (from, bytes) in [(client.end, request), (server.end, reply)] {
         lab.hosts.iter_mut().for_each(|host| host.received.clear());
         lab.send_bytes(from, &bytes);
         lab.run_for(s(1));
         let counts: Vec<usize> = lab.hosts.iter().map(|host| host.received.len()).collect();
-        let wanted: Vec<usize> = lab.hosts.iter().map(|host| usize::from(host.end != from)).collect();
-        assert_eq!(counts, wanted);
+        let copies = |host: &Host| match lab.other_end(host.end).map(|end| end.node) {
+            _ if host.end == from => 0,
+            tor if tor == lab.other_end(from).map(|end| end.node) => 1,
+            _ => 2,
+        };
+        assert_eq!(counts, lab.hosts.iter().map(copies).collect::<Vec<usize>>());
     }
+}
+
+/// Runs a check for each cable between switches while it has failed. Every second one fails in one direction, which nobody
+/// notices.
+fn with_each_cable_failed(lab: &mut Lab, mut check: impl FnMut(&mut Lab, usize)) {
+    let cables: Vec<_> = lab.fabric.switch_cables().collect();
+    for (number, &cable) in cables.iter().enumerate() {
+        let silent = (number % 2 == 1).then(|| lab.ends(cable)[number / 2 % 2]);
+        match silent {
+            Some(end) => lab.set_mute(end, true),
+            None => lab.set_cable(cable, false),
+        }
+        check(lab, number);
+        match silent {
+            Some(end) => lab.set_mute(end, false),
+            None => lab.set_cable(cable, true),
+        }
+    }
+}
+
+#[test]
+fn no_failed_cable_separates_hosts_for_arp_and_dhcp_without_a_controller() {
+    let mut lab = standing(4);
+    lab.kill_controller();
+    lab.run_for(s(10));
+    with_each_cable_failed(&mut lab, |lab, number| {
+        let from = number % 16;
+        for to in (0..16).filter(|&to| to != from) {
+            ask(lab, from, to, Mac::BROADCAST);
+            lab.run_for(ms(20));
+        }
+        lab.run_for(s(1));
+        for to in (0..16).filter(|&to| to != from) {
+            assert!(heard(lab, from, to) > 0, "host {to} answers host {from} with cable {number} down");
+        }
+        lab.hosts.iter_mut().for_each(|host| host.received.clear());
+        let (end, address) = (lab.hosts[from].end, Ipv4Addr::UNSPECIFIED);
+        lab.send_bytes(end, &dhcp(address, Ipv4Addr::BROADCAST, (68, 67)));
+        lab.run_for(s(1));
+        let counts: Vec<usize> = lab.hosts.iter().map(|host| host.received.len()).collect();
+        let is_right = |host: usize| host == from || (1..=2).contains(&counts[host]);
+        assert!((0..16).all(is_right), "host {from} with cable {number} down: {counts:?}");
+        lab.hosts.iter_mut().for_each(|host| host.received.clear());
+    });
+}
+
+/// Takes its session from a switch until [`rejoin`].
+fn separate(lab: &mut Lab, tor: usize) {
+    lab.redials = false;
+    let node = lab.fabric.tors()[tor];
+    lab.break_session(node);
+    lab.redials = true;
+}
+
+fn rejoin(lab: &mut Lab, tor: usize) {
+    let node = lab.fabric.tors()[tor];
+    assert!(lab.connect(node).is_some());
+    lab.run_for(s(5));
+    assert_eq!(lab.sessions(), 20);
+}
+
+#[test]
+fn hosts_of_a_switch_without_a_session_and_others_find_each_other() {
+    for (seed, learnt) in [(5, true), (6, false)] {
+        let mut lab = match learnt {
+            true => standing(seed),
+            false => Lab::with(K4, QUIET, "", Timing::SLOW, seed),
+        };
+        separate(&mut lab, 3);
+        // Its punts end after 3 s. Its hosts are known for 60 s, and are asked for by broadcast afterwards.
+        for wait in [s(4), s(30), s(30), s(90), s(300)] {
+            lab.run_for(wait);
+            for (alone, other) in [(6, 0), (7, 5), (6, 15)] {
+                for (from, to) in [(alone, other), (other, alone)] {
+                    lab.hosts.iter_mut().for_each(|host| host.received.clear());
+                    assert!(finds(&mut lab, from, to, wait == s(30)), "{from} asks for {to} {wait:?} later");
+                }
+            }
+        }
+        lab.hosts.iter_mut().for_each(|host| host.received.clear());
+        let (client, server) = (lab.hosts[6].clone(), lab.hosts[12].clone());
+        for (from, to, bytes) in [
+            (&client, 12, dhcp(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, (68, 67))),
+            (&server, 6, dhcp(server.address, Ipv4Addr::BROADCAST, (67, 68))),
+        ] {
+            lab.send_bytes(from.end, &bytes);
+            lab.run_for(s(1));
+            assert!(!lab.hosts[to].received.is_empty(), "host {to} has a message of DHCP");
+        }
+        rejoin(&mut lab, 3);
+        lab.run_for(s(5));
+        let before = heard(&lab, 9, 0);
+        assert!(finds(&mut lab, 0, 6, false) && finds(&mut lab, 6, 0, true));
+        assert_eq!(heard(&lab, 9, 0), before, "the controller is asked again");
+        assert_eq!(lab.frames.lost, 0, "no frame loops");
+    }
+}
+
+#[test]
+fn a_frame_of_hosts_in_a_tree_is_not_sent_to_the_controller_and_ends_in_the_tree() {
+    let mut lab = standing(7);
+    // A switch with a session gets a frame from another one, as if that had none. Each port of the fabric in turn.
+    let ends: Vec<End> = lab.fabric.switch_cables().flat_map(|cable| lab.ends(cable)).collect();
+    let from = lab.hosts[0].clone();
+    let frame = Arp::request(from.mac, from.address, lab.hosts[13].address, Mac::BROADCAST).emit();
+    for end in ends {
+        lab.hosts.iter_mut().for_each(|host| host.received.clear());
+        lab.send_bytes(end, &frame);
+        lab.run_for(ms(50));
+        assert!((0..16).all(|host| heard(&lab, host, 0) <= 1), "no host gets two copies from {end:?}");
+        assert_eq!(lab.logged(&["claims"]).len(), 0);
+    }
+    assert_eq!(lab.frames.lost, 0, "no frame loops");
 }

@@ -36,6 +36,8 @@ pub(crate) enum Destination {
     AllOthers(Place),
     /// This port.
     Port(Place),
+    /// The client is not known. It may be at a switch without a session.
+    Elsewhere,
     /// No port: the message is dropped.
     Drop,
 }
@@ -56,8 +58,9 @@ impl Dhcp {
         let destination = message(frame).and_then(|message| {
             let client: Client = message.get(HARDWARE_ADDRESS..)?.first_chunk().copied()?;
             if message[OP] != REQUEST {
-                let &(asked, at) = self.clients.get(&client)?;
-                return (now.saturating_sub(at) <= PATIENCE).then_some(Destination::Port(asked));
+                let asked = self.clients.get(&client).filter(|&&(_, at)| now.saturating_sub(at) <= PATIENCE);
+                let elsewhere = || self.ports.admit(now, place).then_some(Destination::Elsewhere);
+                return asked.map(|&(asked, _)| Destination::Port(asked)).or_else(elsewhere);
             }
             if !self.ports.admit(now, place) || !self.all.admit(now, Place::new(0, 0)) {
                 return None;
@@ -70,7 +73,7 @@ impl Dhcp {
             }
             Some(Destination::AllOthers(place))
         });
-        self.refused += u64::from(destination.is_none());
+        self.refused += u64::from(matches!(destination, None | Some(Destination::Elsewhere)));
         destination.unwrap_or(Destination::Drop)
     }
 }
@@ -106,11 +109,11 @@ mod tests {
     fn requests_go_to_all_other_ports_and_answers_to_the_client() {
         let mut dhcp = Dhcp::new();
         let (one, server) = (Place::new(1, 1), Place::new(9, 2));
-        assert_eq!(dhcp.route(Nanos(0), server, &frame(7, false)), Destination::Drop, "nobody asked");
+        assert_eq!(dhcp.route(Nanos(0), server, &frame(7, false)), Destination::Elsewhere, "nobody asked");
         assert_eq!(dhcp.route(Nanos(0), one, &frame(7, true)), Destination::AllOthers(one));
         assert_eq!(dhcp.route(Nanos(1), server, &frame(7, false)), Destination::Port(one));
-        assert_eq!(dhcp.route(Nanos(1), server, &frame(8, false)), Destination::Drop);
-        assert_eq!(dhcp.route(Nanos::from_secs(61), server, &frame(7, false)), Destination::Drop, "too late");
+        assert_eq!(dhcp.route(Nanos(1), server, &frame(8, false)), Destination::Elsewhere);
+        assert_eq!(dhcp.route(Nanos::from_secs(61), server, &frame(7, false)), Destination::Elsewhere, "too late");
         assert_eq!(dhcp.refused(), 3);
     }
 

@@ -4,7 +4,8 @@
 use crate::config::{self, Addresses, Hosts, Links};
 use crate::hub::dhcp::{self, Destination, Dhcp};
 use crate::hub::learnt::Learnt;
-use crate::hub::punts::Punt;
+use crate::hub::punts::{Punt, TreePorts};
+use crate::hub::trees::broadcast_trees;
 use crate::hub::verify::Verifier;
 use pathloom_control::Input;
 use pathloom_discovery::arp::Arp;
@@ -14,7 +15,6 @@ use pathloom_discovery::{
     Discovery, Dpid, HostSettings, Input as DiscoveryInput, KnownHost, LinkLoss, Mac, Output as DiscoveryOutput, Place,
     PortState, ProbeSettings,
 };
-use pathloom_model::search::spanning_tree;
 use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId, PortNo};
 use pathloom_openflow::flow_match::{ETH_ARP, ETH_LLDP};
 use pathloom_openflow::{Port, PORT_MAX};
@@ -37,6 +37,8 @@ const MAX_AGE: Nanos = Nanos::from_secs(2);
 pub(crate) enum HubAction {
     /// A frame to send out of a port of a switch.
     Send { dpid: u64, port: u32, frame: Vec<u8> },
+    /// A frame that arrived at a switch, for a host that may be at a switch without a session.
+    Elsewhere { dpid: u64, frame: Vec<u8> },
     /// An input for the controller.
     Tell(Input),
     /// The fabric's numbers of a switch's ports have changed: see [`LiveDiscovery::port_map`].
@@ -52,6 +54,8 @@ pub(crate) struct LiveDiscovery {
     /// The configured fabric, if there is one.
     expected: Option<ConfiguredFabric>,
     actions: VecDeque<HubAction>,
+    /// The last frame for switches without a session.
+    elsewhere: Option<(Nanos, Vec<u8>)>,
 }
 
 /// A configured fabric.
@@ -63,7 +67,7 @@ struct ConfiguredFabric {
     dpids: BTreeMap<NodeId, u64>,
     /// The cables that carry broadcasts of hosts while no controller runs. They never change, so no two switches have
     /// parts of different trees, which might be a loop.
-    tree: LinkState,
+    trees: [LinkState; 2],
     /// Decides which addresses of hosts get routes.
     learnt: Learnt,
 }
@@ -86,9 +90,9 @@ impl LiveDiscovery {
         let mut live = LiveDiscovery::with(how.hosts(), hosts, secret, interval);
         live.dhcp = (how.dhcp && how.hosts() == Hosts::Learn).then(Dhcp::new);
         let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
-        let tree = spanning_tree(&fabric, &LinkState::of(&fabric));
+        let trees = broadcast_trees(&fabric, &LinkState::of(&fabric));
         let verifier = Verifier::new(fabric.clone());
-        let expected = ConfiguredFabric { verifier, fabric, nodes, dpids, tree, learnt };
+        let expected = ConfiguredFabric { verifier, fabric, nodes, dpids, trees, learnt };
         for (address, place) in expected_hosts(&expected.fabric) {
             if let Some(place) = expected.real(place) {
                 live.discovery.handle(Nanos::ZERO, DiscoveryInput::Expected { address, place });
@@ -114,7 +118,7 @@ impl LiveDiscovery {
         };
         let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
         let discovery = Discovery::new(probes, settings, secret, Pcg64::seed_from_u64(seed));
-        LiveDiscovery { discovery, hosts, dhcp: None, expected: None, actions: VecDeque::new() }
+        LiveDiscovery { discovery, hosts, dhcp: None, expected: None, actions: VecDeque::new(), elsewhere: None }
     }
 
     /// Whether switches must send this control traffic to the controller.
@@ -126,14 +130,29 @@ impl LiveDiscovery {
         }
     }
 
-    /// The ports of a switch, by its own numbers, over which broadcasts of hosts go while no controller runs: those to
-    /// hosts and those of a spanning tree of the fabric.
-    pub(crate) fn tree_ports(&self, fabric: &Fabric, switch: NodeId) -> Vec<u32> {
-        let Some(expected) = &self.expected else { return Vec::new() };
-        let carries = |link: LinkId| fabric.is_host(fabric.link(link).to) || expected.tree.is_up(link);
-        let ports = (1..).map(PortNo).zip(&fabric.node(switch).ports).filter(|&(_, &link)| carries(link));
-        let own = |port: PortNo| self.port_map(switch).map_or(port, |map| map.own(port));
-        ports.map(|(port, _)| own(port).0).collect()
+    /// The ports of a switch over which broadcasts of hosts go while no controller runs.
+    pub(crate) fn tree_ports(&self, fabric: &Fabric, switch: NodeId) -> TreePorts {
+        let mut found = TreePorts::default();
+        let Some(expected) = &self.expected else { return found };
+        for (port, &link) in (1..).map(PortNo).zip(&fabric.node(switch).ports) {
+            let list = if fabric.is_host(fabric.link(link).to) {
+                &mut found.hosts
+            } else {
+                match expected.trees.iter().position(|tree| tree.is_up(link)) {
+                    Some(tree) => &mut found.trees[tree],
+                    None => &mut found.others,
+                }
+            };
+            list.push(self.port_map(switch).map_or(port, |map| map.own(port)).0);
+        }
+        found
+    }
+
+    /// Whether the controller passes a frame on for hosts. Questions of the controller itself are not such frames.
+    pub(crate) fn is_of_hosts(frame: &[u8]) -> bool {
+        let own = HostSettings::default().own_mac;
+        let is_arp = frame.get(12..14) == Some(&ETH_ARP.to_be_bytes());
+        (is_arp && frame.get(6..12) != Some(&own.0)) || dhcp::message(frame).is_some()
     }
 
     /// Whether only discovery handles a frame.
@@ -141,6 +160,16 @@ impl LiveDiscovery {
     pub(crate) fn is_discovery_frame(frame: &[u8]) -> bool {
         matches!(frame.get(12..14), Some(&[a, b]) if matches!(u16::from_be_bytes([a, b]), ETH_LLDP | ETH_ARP))
             || dhcp::message(frame).is_some()
+    }
+
+    /// Notes a frame for switches without a session. Returns false if it was sent at the same time before, because several
+    /// ports were to get it.
+    pub(crate) fn note_elsewhere(&mut self, now: Nanos, frame: &[u8]) -> bool {
+        let is_new = self.elsewhere.as_ref().is_none_or(|(at, last)| (*at, &last[..]) != (now, frame));
+        if is_new {
+            self.elsewhere = Some((now, frame.to_vec()));
+        }
+        is_new
     }
 
     /// Restores a host that was known when the controller last ran.
@@ -264,10 +293,13 @@ impl LiveDiscovery {
         let Some(dhcp) = &mut self.dhcp else { return };
         let edges: BTreeSet<Place> = self.discovery.links().edges().collect();
         let destination = if edges.contains(&place) { dhcp.route(now, place, frame) } else { Destination::Drop };
+        if matches!(destination, Destination::AllOthers(_) | Destination::Elsewhere) {
+            self.actions.push_back(HubAction::Elsewhere { dpid: place.dpid.0, frame: frame.to_vec() });
+        }
         let to = match destination {
             Destination::AllOthers(from) => edges.into_iter().filter(|&edge| edge != from).collect(),
             Destination::Port(place) => vec![place],
-            Destination::Drop => Vec::new(),
+            Destination::Elsewhere | Destination::Drop => Vec::new(),
         };
         let send = |to: Place| HubAction::Send { dpid: to.dpid.0, port: to.port.0, frame: frame.to_vec() };
         self.actions.extend(to.into_iter().map(send));
@@ -372,6 +404,9 @@ impl LiveDiscovery {
         match found {
             DiscoveryOutput::Send { place, frame } => {
                 self.actions.push_back(HubAction::Send { dpid: place.dpid.0, port: place.port.0, frame });
+            }
+            DiscoveryOutput::Elsewhere { place, frame } => {
+                self.actions.push_back(HubAction::Elsewhere { dpid: place.dpid.0, frame });
             }
             DiscoveryOutput::LinkUp { a, b } => {
                 tracing::debug!(a = self.name(a), b = self.name(b), "a link was found");

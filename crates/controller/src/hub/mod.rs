@@ -40,6 +40,7 @@ pub(crate) mod scheme_process;
 mod switches;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod upkeep;
 mod verify;
 
@@ -411,7 +412,8 @@ impl Hub {
             self.drain(now);
             while let Some(action) = self.discovery.as_mut().and_then(LiveDiscovery::poll_action) {
                 match action {
-                    HubAction::Send { dpid, port, frame } => self.send_frame(dpid, port, &frame),
+                    HubAction::Send { dpid, port, frame } => self.send_frame(now, (dpid, port), &frame),
+                    HubAction::Elsewhere { dpid, frame } => self.send_elsewhere(now, Some(dpid), &frame),
                     HubAction::Tell(input) => self.queued.push_back(input),
                     HubAction::Rewired(switch) => self.rewired(switch),
                 }

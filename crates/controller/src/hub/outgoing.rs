@@ -4,6 +4,7 @@ use crate::hub::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::hosts::Wants;
 use crate::hub::incoming::ask;
 use crate::hub::job::Job;
+use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::numbers;
 use crate::hub::punts::{self, Punt};
 use crate::hub::reading::{Reading, Why};
@@ -243,16 +244,39 @@ impl Hub {
         }
     }
 
-    /// Sends a frame out of a port, if the switch has a session.
-    pub(crate) fn send_frame(&mut self, dpid: u64, port: u32, data: &[u8]) {
-        let Some(id) = self.switches.owner(dpid) else { return };
-        let Some(connection) =
-            self.connection_mut(id).filter(|connection| matches!(connection.stage, Stage::Up { .. }))
-        else {
+    /// Sends a frame out of a port. If the switch has no session, a frame of hosts takes the trees instead.
+    pub(crate) fn send_frame(&mut self, now: Nanos, (dpid, port): (u64, u32), data: &[u8]) {
+        match self.standing(dpid) {
+            Some(id) => self.packet_out(id, &[Action::Output { port, max_len: 0 }], data),
+            None if LiveDiscovery::is_of_hosts(data) => self.send_elsewhere(now, None, data),
+            None => {}
+        }
+    }
+
+    /// Sends a frame of hosts to the switches without a session, along the trees. These forward it to all of their hosts
+    /// ([`crate::hub::punts`]). It enters the trees at the switch with this datapath identifier, if it has a session.
+    pub(crate) fn send_elsewhere(&mut self, now: Nanos, dpid: Option<u64>, data: &[u8]) {
+        let (Some(fabric), Some(discovery)) = (self.fabric.clone(), &mut self.discovery) else { return };
+        let alone = |tor: &&_| self.switches.session(**tor).is_none();
+        if !fabric.tors().iter().any(|tor| alone(&tor)) || !discovery.note_elsewhere(now, data) {
             return;
-        };
-        let actions = [Action::Output { port, max_len: 0 }];
-        let actions = Cow::Borrowed(&actions[..]);
+        }
+        let any = || fabric.tors().iter().find_map(|&tor| self.switches.session(tor));
+        let Some(id) = dpid.and_then(|dpid| self.standing(dpid)).or_else(any) else { return };
+        let Some(node) = self.connections.get(id).and_then(|connection| connection.node) else { return };
+        let ports = self.discovery.as_ref().map(|discovery| discovery.tree_ports(&fabric, node)).unwrap_or_default();
+        self.packet_out(id, &ports.along_trees(), data);
+    }
+
+    /// The connection of a switch whose session is up.
+    fn standing(&self, dpid: u64) -> Option<ConnectionId> {
+        let id = self.switches.owner(dpid)?;
+        self.connections.get(id).filter(|connection| matches!(connection.stage, Stage::Up { .. })).map(|_| id)
+    }
+
+    fn packet_out(&mut self, id: ConnectionId, actions: &[Action], data: &[u8]) {
+        let Some(connection) = self.connection_mut(id).filter(|_| !actions.is_empty()) else { return };
+        let actions = Cow::Borrowed(actions);
         connection.queue(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
         self.mark(id);
     }
@@ -278,10 +302,15 @@ impl Hub {
         let mut unwanted: Vec<Message<'static>> = others.into_iter().map(Punt::delete).collect();
         if let (Some((node, fabric)), Some(discovery)) = (place, &self.discovery) {
             let ports = discovery.tree_ports(fabric, node);
-            let (trees, others): (Vec<Punt>, Vec<Punt>) =
-                Punt::ALL.into_iter().filter(|punt| punt.has_tree()).partition(|&punt| discovery.wants(punt));
-            wanted.extend(trees.into_iter().map(|punt| punt.add_tree(&ports)));
-            unwanted.extend(others.into_iter().map(Punt::delete_tree));
+            for punt in Punt::ALL.into_iter().filter(|punt| punt.has_tree()) {
+                if !discovery.wants(punt) {
+                    unwanted.push(punt.delete_trees());
+                    continue;
+                }
+                let (rules, of_other_ports) = punt.trees(&ports);
+                wanted.extend(rules);
+                unwanted.extend(of_other_ports);
+            }
         }
         if let Some((node, fabric)) = place {
             wanted.extend(self.may_have_hosts(Some(node)).then(punts::fragments));

@@ -2,8 +2,9 @@
 //! table and have no other output, so they never flood.
 //!
 //! A switch of a known fabric removes its punts for ARP and DHCP after [`LASTS_S`] unless the controller renews them.
-//! Below them are rules that always stay. These send such frames along a spanning tree of the fabric to all hosts, so
-//! hosts find each other while no controller runs.
+//! Below them are rules that always stay. These send such frames of hosts along two trees of the fabric to all other
+//! hosts, so hosts find each other while no controller runs. Frames that other switches send along a tree stay in it: their
+//! rules are above the punts, because the switch that sent them may be the only one without a controller.
 
 use pathloom_control::{CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_model::Nanos;
@@ -19,10 +20,16 @@ use std::net::Ipv4Addr;
 const PRIORITY: u16 = 0xfff0;
 /// Marks the rules of the driver. `pathloom-control` marks its own with `0xa` and ignores these.
 pub(crate) const COOKIE: u64 = 0xb << 60;
-/// Cookie bit of the rules for a tree.
+/// Cookie bit of the rules for trees.
 const TREE: u64 = 1 << 48;
-/// Priority of the rules for a tree: below the punts, above the refusal of broadcasts.
+/// Position of the port in the cookies of the rules for trees; 0 for frames of hosts.
+const PORT_SHIFT: u32 = 16;
+/// Priority of the rules for frames of hosts: below the punts, above the refusal of broadcasts.
 const BELOW_PUNTS: u16 = 0xffe4;
+/// Priority of the rules for ports that are in no tree. No frame comes from there if the cabling is right.
+const NO_TREE: u16 = 0xffe5;
+/// Priority of the rules for frames in a tree: above the punts, below the refusal of tagged frames.
+const IN_TREE: u16 = 0xfff4;
 /// Time in seconds after which a switch removes a punt that was not renewed. Linux repeats a request for a neighbour for
 /// 3 s at the known address and then for 3 s by broadcast, before it drops packets. So none is lost.
 const LASTS_S: u16 = 3;
@@ -94,32 +101,71 @@ impl Punt {
     }
 
     /// The message that adds or renews the rule. An existing rule is replaced by an equal one, so no frame is lost.
-    /// `above_tree`: the switch has the rule for a tree.
-    pub(crate) fn add(self, above_tree: bool) -> Message<'static> {
+    /// `above_trees`: the switch has the rules for trees.
+    pub(crate) fn add(self, above_trees: bool) -> Message<'static> {
         const ACTIONS: &[Action] = &[Action::Output { port: PORT_CONTROLLER, max_len: WHOLE }];
         let mut message = add(self.cookie(), (CONTROL, PRIORITY), self.matches(), ACTIONS);
         if let Message::FlowMod(rule) = &mut message {
-            rule.hard_timeout_s = if above_tree && self.has_tree() { LASTS_S } else { 0 };
+            rule.hard_timeout_s = if above_trees && self.has_tree() { LASTS_S } else { 0 };
         }
         message
     }
 
-    /// The message that adds the rule for a tree: the same frames go out of these ports, except the one at which they
-    /// arrived.
-    pub(crate) fn add_tree(self, ports: &[u32]) -> Message<'static> {
-        let actions: Vec<Action> = ports.iter().map(|&port| Action::Output { port, max_len: 0 }).collect();
-        let instructions = Instructions { apply: Cow::Owned(actions), ..Instructions::default() };
-        with(self.cookie() | TREE, (CONTROL, BELOW_PUNTS), self.matches(), instructions)
+    /// The messages that add the rules for trees, and those that delete rules of an earlier start for other ports.
+    pub(crate) fn trees(self, ports: &TreePorts) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
+        let rule = |port: u32, priority: u16, to: &[&[u32]]| {
+            let to = to.iter().copied().flatten().filter(|&&to| to != port);
+            let apply: Vec<Action> = to.map(|&port| Action::Output { port, max_len: 0 }).collect();
+            let instructions = Instructions { apply: Cow::Owned(apply), ..Instructions::default() };
+            let matches = FlowMatch { in_port: (port > 0).then_some(port), ..self.matches() };
+            with(self.tree_cookie(port), (CONTROL, priority), matches, instructions)
+        };
+        let TreePorts { hosts, trees: [first, second], others } = ports;
+        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
+        for tree in [first, second] {
+            wanted.extend(tree.iter().map(|&port| rule(port, IN_TREE, &[hosts, tree])));
+        }
+        if hosts.is_empty() {
+            unwanted.extend(others.iter().chain(&[0]).map(|&port| delete(self.tree_cookie(port))));
+        } else {
+            wanted.push(rule(0, BELOW_PUNTS, &[hosts, first, second]));
+            wanted.extend(others.iter().map(|&port| rule(port, NO_TREE, &[])));
+            unwanted.extend(hosts.iter().map(|&port| delete(self.tree_cookie(port))));
+        }
+        (wanted, unwanted)
     }
 
-    /// The message that deletes the rule for a tree.
-    pub(crate) fn delete_tree(self) -> Message<'static> {
-        delete(self.cookie() | TREE)
+    /// The message that deletes all rules for trees.
+    pub(crate) fn delete_trees(self) -> Message<'static> {
+        let any_port = u64::from(u32::MAX) << PORT_SHIFT;
+        delete_all(self.tree_cookie(0), !any_port)
+    }
+
+    fn tree_cookie(self, port: u32) -> u64 {
+        self.cookie() | TREE | u64::from(port) << PORT_SHIFT
     }
 
     /// The message that deletes the rule, if an earlier start of the controller left it.
     pub(crate) fn delete(self) -> Message<'static> {
         delete(self.cookie())
+    }
+}
+
+/// The ports of a switch, by its own numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TreePorts {
+    /// Those that face hosts.
+    pub hosts: Vec<u32>,
+    /// Those in each tree.
+    pub trees: [Vec<u32>; 2],
+    /// Those to other switches that are in no tree.
+    pub others: Vec<u32>,
+}
+
+impl TreePorts {
+    /// Sends a frame along both trees.
+    pub(crate) fn along_trees(&self) -> Vec<Action> {
+        self.trees.iter().flatten().map(|&port| Action::Output { port, max_len: 0 }).collect()
     }
 }
 
@@ -176,13 +222,11 @@ fn with(
 
 /// The message that deletes the rules with a cookie.
 pub(crate) fn delete(cookie: u64) -> Message<'static> {
+    delete_all(cookie, u64::MAX)
+}
+
+/// The message that deletes the rules whose cookies have this value under a mask.
+fn delete_all(cookie: u64, cookie_mask: u64) -> Message<'static> {
     let command = FlowCommand::Delete;
-    Message::FlowMod(FlowMod {
-        cookie,
-        cookie_mask: u64::MAX,
-        table: TABLE_ALL,
-        command,
-        priority: PRIORITY,
-        ..FlowMod::NOTHING
-    })
+    Message::FlowMod(FlowMod { cookie, cookie_mask, table: TABLE_ALL, command, priority: PRIORITY, ..FlowMod::NOTHING })
 }

@@ -1,6 +1,6 @@
 //! Answers to ARP frames of accepted senders, and forwarding of these frames.
 
-use super::{HostLearning, KnownHost};
+use super::{HostLearning, HostOutput, KnownHost};
 use crate::alarm::AlarmKind;
 use crate::arp::{Arp, Operation};
 use crate::Place;
@@ -16,11 +16,19 @@ impl HostLearning {
         match (arp.operation, target) {
             // The frame goes to the hardware address that the controller knows, not to the one in the frame.
             (Operation::Reply, Some(target)) => self.send(target.place, &Arp { to: target.mac, ..*arp }),
-            (Operation::Reply, None) => {}
+            (Operation::Reply, None) => self.reply_elsewhere(place, arp),
             (Operation::Request, Some(target)) => self.answer(place, arp, target),
             // Hosts at the same port receive each other's frames without the controller.
             (Operation::Request, None) if self.host(arp.target_ip).is_some() => {}
             (Operation::Request, None) => self.search(place, arp),
+        }
+    }
+
+    /// Gives the driver a reply to a host that is not known, unless the reply is to the controller.
+    fn reply_elsewhere(&mut self, place: Place, arp: &Arp) {
+        let is_known = self.host(arp.target_ip).is_some();
+        if !is_known && !arp.target_ip.is_unspecified() && arp.to != self.settings.own_mac {
+            self.outputs.push_back(HostOutput::Elsewhere { place, frame: arp.emit() });
         }
     }
 
@@ -78,6 +86,7 @@ impl HostLearning {
             return self.alarm(place, AlarmKind::UnknownTargets);
         }
         let question = Arp { to: crate::Mac::BROADCAST, ..*arp };
+        self.outputs.push_back(HostOutput::Elsewhere { place, frame: question.emit() });
         if let Some(&owner) = self.expected.get(&arp.target_ip) {
             let there = self.edges.get(&owner).is_some_and(|edge| edge.up);
             if owner != place && there {

@@ -59,7 +59,7 @@ impl World {
     fn carry_out(&mut self, action: HubAction) {
         match action {
             HubAction::Tell(Input::PortStatus { switch, port, up }) => self.told.push((switch, port, up)),
-            HubAction::Tell(Input::SwitchDown { .. }) | HubAction::Rewired(_) => {}
+            HubAction::Tell(Input::SwitchDown { .. }) | HubAction::Rewired(_) | HubAction::Elsewhere { .. } => {}
             HubAction::Tell(Input::SwitchUp { switch, ports_down }) => self.reread.push((switch, ports_down)),
             HubAction::Tell(other) => panic!("{other:?}"),
             HubAction::Send { dpid, port, frame } => {
