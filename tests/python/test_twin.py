@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,10 @@ def test_questions_change_the_fork(busy: Fork) -> None:
     assert (joined.faults, joined.load, joined.scheme) == (("2ms:down:c0",), 1.5, "hedera:period=1s")
     slow = [edge for edge in scenario("degrade:e0_0-a0_1=10Mbps").graph["edges"] if edge["rate_bps"] == 10_000_000]
     assert len(slow) == 1
+    weighed = scenario("weights:e0_0-a0_0=3/e0_0-a0_1=0+scheme:wcmp+drain:c0+weights:a0_1-c2=2")
+    assert weighed.scheme == "wcmp:weights=e0_0-a0_0:3/e0_0-a0_1:0/a0_1-c2:2"
+    again = scenario_of(replace(busy, scheme=weighed.scheme), parse_alternative("weights:e0_0-a0_1=1"))
+    assert again.scheme == f"{weighed.scheme}/e0_0-a0_1:1", "the later weight applies"
     more = Fabric.from_node_link(json.dumps(scenario("add:e0_0-a0_1").graph), "fork.json")
     assert len(more.links["source"]) == len(busy.graph().links["source"]) + 2
     assert scenario_of(busy, parse_alternative("nothing")).graph == busy.fabric, "the fork itself stays"
@@ -276,7 +281,11 @@ def test_questions_change_the_fork(busy: Fork) -> None:
         ("loss:e0_0-a0_1=2", "share from 0 to 1"),
         ("load:more", "expected a factor"),
         ("scheme:hedra", "hedera"),
-        ("weights:c0=2", "scheme:wcmp"),
+        ("weights:e0_0-a0_0=2", "only wcmp does; add it: scheme:wcmp+weights:e0_0-a0_0=2"),
+        ("weights:e0_0-a0_0=61", "a weight from 0 to 60"),
+        ("weights:e0_0-c0=1", "not neighbours"),
+        ("weights:h0-e0_0=1", "h0 is a host"),
+        ("weights:c0=2", "no node of the fork"),
         ("add:h0-c0", "is a host"),
     ],
 )
@@ -325,6 +334,27 @@ def test_the_best_alternative_comes_first(tmp_path: Path) -> None:
     assert best.mean > 60e6 and all(7e6 < row.mean < 10e6 for row in others)
     # The estimate ranks them the same, without packets.
     assert best.estimate["worst_pair_bps"] > 90e6 and others[0].estimate["worst_pair_bps"] < 10e6
+
+
+def test_weights_of_next_hops_move_flows(tmp_path: Path) -> None:
+    """Eight flows go over two spines, one of which has a hundredth of the rate; weights keep them off it."""
+    graph = json.loads(Fabric("diamond:rate=100Mbps,hosts=4").to_node_link())
+    for edge in graph["edges"]:
+        if "c0" in (edge["source"], edge["target"]):
+            edge["rate_bps"] = 1_000_000
+    names = [str(node["id"]) for node in graph["nodes"] if node["tier"] == "host"]
+    src, dst, count = names[:4] * 2, [*names[4:], *names[5:], names[4]], 8
+    flows = Flows(
+        src, dst, [1.0] * count, [1000] * count, [None] * count, [True] * count, [10**6] * count, [20_000] * count
+    )
+    flows = replace(flows, slow_start=[False] * count, path=[None] * count)
+    fork = Fork(graph, "wcmp:weights=e0-c0:1/e0-c1:1", flows, Arrivals.none(), transport="cubic")
+    found = ask(fork, tmp_path, ["weights:e0-c0=0", "weights:e0-c1=0"], "worst-pair", duration="200ms", runs=2)
+    means = {row.name: row.mean for row in found.rows}
+    assert found.rows[0].name == "weights:e0-c0=0", means
+    assert means["weights:e0-c0=0"] > 10 * means["weights:e0-c1=0"]
+    with pytest.raises(PathloomError, match="no node is called `e7`"):
+        ask(replace(fork, scheme="wcmp:weights=e7-c0:1"), tmp_path, ["drain:c0"], "mean-throughput", runs=2)
 
 
 def test_flows_that_do_not_finish_are_named(tmp_path: Path) -> None:

@@ -170,6 +170,11 @@ def test_steps_are_those_of_the_api_and_can_be_taken_back() -> None:
         "POST /v1/links/e0_0,a0_1/undrain",
         "POST /v1/switches/c0/undrain",
     ]
+    weights = steps_of(parse_alternative("weights:e0_0-a0_0=2+drain:c0"), "wcmp")
+    assert [step.text for step in weights] == [
+        "POST /v1/switches/c0/drain",
+        'PUT /v1/scheme {"scheme": "wcmp:weights=e0_0-a0_0:2"}',
+    ]
     for text, words in [("load:x2", "cannot carry out"), ("nothing", "nothing to carry out")]:
         with pytest.raises(PathloomError, match=words):
             steps_of(parse_alternative(text), "ecmp")

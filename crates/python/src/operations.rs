@@ -26,8 +26,9 @@ pub fn drain_target(fabric: &Fabric, name: &str) -> Result<Target, Error> {
 }
 
 /// The central part of a scheme.
-pub fn central_scheme(spec: &str) -> Result<Box<dyn Scheme>, Error> {
+pub fn central_scheme(fabric: &Fabric, spec: &str) -> Result<Box<dyn Scheme>, Error> {
     let scheme = crate::registry::registry().parse(spec)?;
+    scheme.check_fabric(fabric).map_err(Error::Operation)?;
     // Operators give no seed. Schemes that draw do so from a seed of their own.
     let none = || Error::Operation(format!("scheme {spec}: has no controller, so a running one cannot take it over"));
     scheme.central(1).ok_or_else(none)

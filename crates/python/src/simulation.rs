@@ -85,7 +85,7 @@ impl Simulation {
         let duration = parse_time(&settings.duration)?;
         let transport = settings.transport.as_deref().map(TransportSpec::parse).transpose()?;
         let Programs { central, successor, transport, programs, scheme_errors } =
-            programs(&settings, transport, object)?;
+            programs(&settings, &fabric, transport, object)?;
         let transport = match settings.min_rto_ns {
             Some(nanos) => transport.with_min_rto_at_most(Nanos(nanos)),
             None => transport,
@@ -186,7 +186,12 @@ struct Programs {
 
 /// The central policy (the object if there is one, otherwise the scheme with this name in the registry), and what
 /// hosts and switches run under it.
-fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Option<Object>) -> Result<Programs, Error> {
+fn programs(
+    settings: &Settings,
+    fabric: &pathloom_model::Fabric,
+    transport: Option<TransportSpec>,
+    object: Option<Object>,
+) -> Result<Programs, Error> {
     if let Some(Object { scheme, make }) = object {
         let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, scheme))?;
         let (scheme_errors, label) = (scheme.errors(), settings.scheme.clone());
@@ -200,6 +205,7 @@ fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Optio
         return Ok(Programs { central, successor, transport, programs: None, scheme_errors });
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
+    scheme.check_fabric(fabric).map_err(Error::Operation)?;
     let transport = scheme.transport_with(transport).map_err(Error::Transport)?;
     let seed = settings.seed;
     let (central, programs) = (scheme.central(seed), scheme.deployment());
@@ -369,7 +375,7 @@ impl Simulation {
 
     /// Puts another scheme in charge of the running controller.
     fn set_scheme(&self, py: Python<'_>, spec: &str) -> Result<(), Error> {
-        let scheme = crate::operations::central_scheme(spec)?;
+        let scheme = crate::operations::central_scheme(&self.fabric, spec)?;
         py.detach(|| of_run!(&mut *self.lock(), sim => sim.set_scheme(scheme)));
         Ok(())
     }

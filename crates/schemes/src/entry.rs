@@ -1,6 +1,7 @@
 //! What each scheme declares of itself: its name, its keys, and the programs that it runs.
 
 use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Fabric;
 use pathloom_scheme::Scheme;
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::TransportSpec;
@@ -25,6 +26,9 @@ pub struct EntryInfo {
 /// Creates a central policy from a seed.
 pub(crate) type Central = Arc<dyn Fn(u64) -> Box<dyn Scheme> + Send + Sync>;
 
+/// Whether the names in the settings of a scheme are in a fabric. The error says which is not.
+pub(crate) type FabricCheck = Arc<dyn Fn(&Fabric) -> Result<(), String> + Send + Sync>;
+
 /// The registration of a scheme.
 pub(crate) struct Entry {
     pub(crate) info: EntryInfo,
@@ -39,12 +43,14 @@ pub(crate) struct Parts {
     pub(crate) transport: TransportSpec,
     /// The program of the switches; `None` if they run the rules of the controller.
     pub(crate) deployment: Option<Deployment>,
+    /// For schemes whose settings name switches.
+    pub(crate) check: Option<FabricCheck>,
 }
 
 impl Parts {
     /// A central policy over rule-driven switches and hosts that run TCP NewReno.
     pub(crate) fn central(make: impl Fn(u64) -> Box<dyn Scheme> + Send + Sync + 'static) -> Parts {
         let transport = TransportSpec::default();
-        Parts { central: Some(Arc::new(make)), transport, deployment: None }
+        Parts { central: Some(Arc::new(make)), transport, deployment: None, check: None }
     }
 }

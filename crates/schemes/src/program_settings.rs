@@ -103,7 +103,7 @@ pub(crate) fn parts<P: Program + Send + 'static>(
         Box::new(make(now, identity, settings)) as Box<dyn Program + Send>
     };
     let deployment = Some(Deployment { make: Arc::new(make), arp_age, arp_retry, jitter, elephants });
-    Ok(Parts { central: None, transport: TransportSpec::default(), deployment })
+    Ok(Parts { central: None, transport: TransportSpec::default(), deployment, check: None })
 }
 
 #[cfg(test)]

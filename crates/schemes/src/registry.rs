@@ -1,7 +1,8 @@
 //! The list of schemes, and how a specification becomes a scheme.
 
-use crate::entry::{Central, Entry, EntryInfo, Parts};
+use crate::entry::{Central, Entry, EntryInfo, FabricCheck, Parts};
 use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Fabric;
 use pathloom_scheme::remote::RemoteScheme;
 use pathloom_scheme::{Needs, Scheme};
 use pathloom_switching::deployment::Deployment;
@@ -98,9 +99,9 @@ impl Registry {
         let spec = Spec::parse("scheme", text)?;
         let entry = self.all().find(|entry| entry.info.name == spec.name());
         let entry = entry.ok_or_else(|| spec.unknown_name(&self.names()))?;
-        let Parts { central, transport, deployment } = (entry.read)(&spec)?;
+        let Parts { central, transport, deployment, check } = (entry.read)(&spec)?;
         spec.finish()?;
-        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, transport, deployment })
+        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, transport, deployment, check })
     }
 }
 
@@ -114,15 +115,16 @@ pub struct SchemeSpec {
     central: Option<Central>,
     transport: TransportSpec,
     deployment: Option<Deployment>,
+    check: Option<FabricCheck>,
 }
 
 impl SchemeSpec {
     /// A scheme in a process of its own, which has told these needs. Its name is its specification.
     pub fn of_process(spec: &str, needs: Needs) -> SchemeSpec {
         let name = lasting(spec);
-        let Parts { central, transport, deployment } =
+        let Parts { central, transport, deployment, check } =
             Parts::central(move |_| Box::new(RemoteScheme::new(name, needs)));
-        SchemeSpec { name, label: spec.to_owned(), central, transport, deployment }
+        SchemeSpec { name, label: spec.to_owned(), central, transport, deployment, check }
     }
 
     /// A new central policy, if the scheme has one. All its random draws come from `seed`.
@@ -149,6 +151,14 @@ impl SchemeSpec {
                  five-tuples, so it runs only in the simulator; use ecmp or mptcp"
             )),
         }
+    }
+
+    /// Checks that the settings name what the fabric has. Names that it does not have are ignored by [`SchemeSpec::central`].
+    ///
+    /// # Errors
+    /// The settings name a switch or a cable that the fabric does not have. The message names it.
+    pub fn check_fabric(&self, fabric: &Fabric) -> Result<(), String> {
+        self.check.as_ref().map_or(Ok(()), |check| check(fabric))
     }
 
     /// The transport of its hosts, if no other one is requested.

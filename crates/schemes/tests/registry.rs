@@ -94,6 +94,27 @@ fn balancers_of_default_routes_say_where_they_can_be() {
 }
 
 #[test]
+fn weights_of_next_hops_name_switches_of_the_fabric() {
+    let fabric = pathloom_fabrics::fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap();
+    let check = |text: &str| parse(&format!("wcmp:weights={text}")).unwrap().check_fabric(&fabric);
+    assert_eq!(check("capacity"), Ok(()));
+    assert_eq!(check("e0-c0:3/e0-c1:0"), Ok(()));
+    for (text, words) in [
+        ("e0-c9:1", "no node is called `c9`"),
+        ("e0-e1:1", "not neighbours"),
+        ("h0-e0:1", "expected a switch and its next hop"),
+        ("c0:1", "expected a switch and its next hop"),
+    ] {
+        let problem = check(text).unwrap_err();
+        assert!(problem.starts_with("scheme wcmp: weights: ") && problem.contains(words), "{problem}");
+    }
+    for text in ["e0-c0", "e0-c0:61", "e0-c0:-1", "e0-c0:1/"] {
+        let problem = parse(&format!("wcmp:weights={text}")).unwrap_err().to_string();
+        assert!(problem.contains("expected SWITCH-NEIGHBOUR:WEIGHT"), "{problem}");
+    }
+}
+
+#[test]
 fn schemes_that_react_to_marks_refuse_a_transport_without_them() {
     let transport = |scheme: &str, text: &str| {
         let given = pathloom_transport::TransportSpec::parse(text).unwrap();

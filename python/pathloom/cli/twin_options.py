@@ -79,7 +79,7 @@ QuestionsArgument = Annotated[
     typer.Argument(
         metavar="[QUESTION…]",
         help="drain:SWITCH cut:CABLE fail:WHAT degrade:CABLE=RATE loss:CABLE=SHARE add:CABLE scheme:NAME "
-        "load:x1.2, several joined by +",
+        "weights:SWITCH-NEXT=WEIGHT load:x1.2, several joined by +",
     ),
 ]
 FailuresOption = Annotated[

@@ -16,7 +16,7 @@ from pathloom.twin.fork import FABRIC_NAME
 from pathloom.twin.from_controller import graph_of
 from pathloom.twin.questions import Alternative, scheme_after
 
-CAN_BE_DONE = ("drain", "cut", "scheme")
+CAN_BE_DONE = ("drain", "cut", "scheme", "weights")
 """Kinds of changes that a controller can carry out."""
 
 
@@ -68,8 +68,8 @@ def steps_of(alternative: Alternative, scheme: str, back: bool = False) -> list[
 
 
 def changes_scheme(alternative: Alternative) -> bool:
-    """Whether the scheme is changed."""
-    return any(part.kind == "scheme" for part in alternative.parts)
+    """Whether a scheme, or the weights of the scheme, are changed."""
+    return any(part.kind in ("scheme", "weights") for part in alternative.parts)
 
 
 def _ends(cable: str) -> str:

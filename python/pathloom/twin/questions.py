@@ -28,11 +28,15 @@ KINDS = {
     "loss": "loss:CABLE=SHARE: a cable loses this share of packets, from 0 to 1",
     "add": "add:CABLE or add:CABLE=RATE: a further cable between two switches",
     "scheme": "scheme:NAME: another scheme, with the keys of `pathloom scheme list`",
+    "weights": "weights:SWITCH-NEXT=WEIGHT, several with / between them: under wcmp, a next hop has another weight",
     "load": "load:xFACTOR: flows arrive faster (x1.2) or slower (x0.5)",
 }
 """Kinds of questions, and what they mean."""
+WEIGHTED = "wcmp"
+"""The scheme that takes weights of next hops."""
+MOST_WEIGHT = 60
 _LOAD = re.compile(r"x?([0-9]*\.?[0-9]+)")
-_PART = re.compile(r"\+(?=(?:" + "|".join([*KINDS, "weights"]) + r"):)")
+_PART = re.compile(r"\+(?=(?:" + "|".join(KINDS) + r"):)")
 
 
 @dataclass(frozen=True)
@@ -94,11 +98,6 @@ def parse_alternative(text: str) -> Alternative:
     parts = []
     for one in _PART.split(text.strip()):
         kind, colon, value = one.partition(":")
-        if kind == "weights":
-            raise bad_input(
-                f"question `{text}`: weights of next hops cannot be given one by one yet; scheme:wcmp weights them by "
-                "capacity"
-            )
         if kind not in KINDS:
             hint = nearest_hint(kind, KINDS)
             raise bad_input(f"question `{text}`: `{kind}` is not one of {', '.join(KINDS)}{hint}")
@@ -130,19 +129,40 @@ def scenario_of(fork: Fork, alternative: Alternative) -> Scenario:
             scenario = _CHANGES[part.kind](scenario, part.value)
         except PathloomError as error:
             raise bad_input(f"question `{alternative.name}`: {error}") from None
-    return scenario
+    return replace(scenario, scheme=scheme_after(fork.scheme, alternative))
 
 
 def scheme_after(scheme: str, alternative: Alternative) -> str:
-    """The scheme under an alternative that begins with this one.
+    """The scheme under an alternative, with its weights. Raises `PathloomError` if the scheme takes none.
 
-    >>> scheme_after("ecmp", parse_alternative("drain:c0")), scheme_after("ecmp", parse_alternative("scheme:spt"))
-    ('ecmp', 'spt')
+    >>> scheme_after("ecmp", parse_alternative("weights:e0_0-a0_0=3/e0_0-a0_1=1+scheme:wcmp"))
+    'wcmp:weights=e0_0-a0_0:3/e0_0-a0_1:1'
     """
     for part in alternative.parts:
         if part.kind == "scheme":
             scheme = part.value
-    return scheme
+    weights = [_weight(text) for part in alternative.parts if part.kind == "weights" for text in part.value.split("/")]
+    if not weights:
+        return scheme
+    name, _, keys = scheme.partition(":")
+    if name != WEIGHTED:
+        raise bad_input(
+            f"question `{alternative.name}`: {name} takes no weights of next hops, only {WEIGHTED} does; add it: "
+            f"scheme:{WEIGHTED}+{alternative.name}"
+        )
+    known = keys.partition("weights=")[2]
+    given = [] if known in ("", "capacity") else [known]
+    return f"{WEIGHTED}:weights=" + "/".join([*given, *(f"{hop}:{weight}" for hop, weight in weights)])
+
+
+def _weight(text: str) -> tuple[str, int]:
+    """The switch with its next hop, and the weight: e0_0-a0_1=3."""
+    hop, _, weight = text.rpartition("=")
+    if not hop or not weight.isdigit() or int(weight) > MOST_WEIGHT:
+        raise bad_input(
+            f"weights `{text}`: expected SWITCH-NEXT=WEIGHT with a weight from 0 to {MOST_WEIGHT}, such as e0_0-a0_1=3"
+        )
+    return hop, int(weight)
 
 
 def _drain(scenario: Scenario, name: str) -> Scenario:
@@ -217,7 +237,18 @@ def _add(scenario: Scenario, text: str) -> Scenario:
 
 def _scheme(scenario: Scenario, name: str) -> Scenario:
     _core.scheme_name(name)
-    return replace(scenario, scheme=name)
+    return scenario
+
+
+def _weights(scenario: Scenario, text: str) -> Scenario:
+    """Checks names only: `scheme_after` adds the weights to the scheme."""
+    for one in text.split("/"):
+        hop, _ = _weight(one)
+        _cables(scenario.graph, hop)
+        first, _ = _ends(scenario.graph, hop.partition("#")[0])
+        if _node(scenario.graph, first).get("tier") == "host":
+            raise bad_input(f"{first} is a host; expected a switch and its next hop, such as e0_0-a0_1=3")
+    return scenario
 
 
 def _load(scenario: Scenario, text: str) -> Scenario:
@@ -235,6 +266,7 @@ _CHANGES: dict[str, Callable[[Scenario, str], Scenario]] = {
     "loss": _loss,
     "add": _add,
     "scheme": _scheme,
+    "weights": _weights,
     "load": _load,
 }
 

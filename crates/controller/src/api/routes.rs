@@ -470,7 +470,7 @@ fn one() -> u64 {
 }
 
 impl Wanted {
-    fn make(self) -> Result<(SchemeChange, Box<dyn Scheme>), Problem> {
+    async fn make(self, api: &Api) -> Result<(SchemeChange, Box<dyn Scheme>), Problem> {
         exact(self.seed, "seed")?;
         let parsed = registry().parse(&self.scheme);
         let spec = parsed.map_err(|problem| {
@@ -479,7 +479,10 @@ impl Wanted {
         let central = spec.require_central(self.seed);
         let none = |problem| Problem::bad(problem).at("scheme").expected("a central scheme");
         let change = SchemeChange { spec: spec.label.clone(), seed: self.seed };
-        Ok((change, central.map_err(none)?))
+        let central = central.map_err(none)?;
+        let fabric = api.fabric().await?;
+        spec.check_fabric(&fabric).map_err(|problem| Problem::bad(problem).at("scheme"))?;
+        Ok((change, central))
     }
 }
 
@@ -500,7 +503,7 @@ async fn fall_back(State(api): State<Api>) -> Answer<StateRow> {
 }
 
 async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
-    let (change, scheme) = wanted.make()?;
+    let (change, scheme) = wanted.make(&api).await?;
     let put = move |hub: &mut Hub, now| {
         hub.set_scheme(now, change, scheme);
         queries::state_row(hub, now)
@@ -511,7 +514,7 @@ async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
 /// Predicts the effect of another scheme on the existing flows. Nothing is sent to switches.
 #[utoipa::path(post, path = "/v1/scheme/dry-run", request_body = Wanted, responses((status = 200, body = DryRunRow), (status = 400, body = Problem)))]
 async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
-    let (change, scheme) = body::<Wanted>(&bytes)?.make()?;
+    let (change, scheme) = body::<Wanted>(&bytes)?.make(&api).await?;
     let fork = api.ask(queries::fork).await?;
     let tried = tokio::task::spawn_blocking(move || try_scheme(fork, change.spec, scheme)).await;
     tried.map(Json).map_err(|_| Problem::busy("the dry run of the scheme failed"))

@@ -431,7 +431,7 @@ pub fn check(text: &str, base_dir: &Path) -> Result<CheckedConfig, String> {
         format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
     })?;
     let fabric = build(&config.fabric.spec, base_dir).map_err(|problem| format!("fabric.spec: {problem}"))?;
-    let (scheme, process) = scheme::scheme_of(&config.scheme, base_dir)?;
+    let (scheme, process) = scheme::scheme_of(&config.scheme, &fabric, base_dir)?;
     check_ranges(&config)?;
     let mut control = config.control.check()?;
     control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));

@@ -36,13 +36,18 @@ impl Default for Scheme {
 }
 
 /// The scheme, and the process that runs it if it is a Python file.
-pub(super) fn scheme_of(config: &Scheme, base_dir: &Path) -> Result<(SchemeSpec, Option<CheckedProcess>), String> {
+pub(super) fn scheme_of(
+    config: &Scheme,
+    fabric: &Fabric,
+    base_dir: &Path,
+) -> Result<(SchemeSpec, Option<CheckedProcess>), String> {
     if is_of_process(&config.spec) {
         let process = CheckedProcess::new(config, base_dir)?;
         return Ok((process.spec(), Some(process)));
     }
     let scheme = registry().parse(&config.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
     scheme.require_central(config.seed).map_err(|problem| format!("scheme.spec: {problem}"))?;
+    scheme.check_fabric(fabric).map_err(|problem| format!("scheme.spec: {problem}"))?;
     Ok((scheme, None))
 }
 
