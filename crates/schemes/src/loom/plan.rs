@@ -199,14 +199,14 @@ fn divide(capacities: &[f64], graphs: &Graphs) -> (Shares, u32) {
         let least = if pass == 0 { 1.0 - ROUNDING } else { 1.0 + LEAST_GAIN };
         if sum(&fitting) > most * least {
             (most, fits) = (sum(&fitting), fitting);
-            best.clone_from(&found.shares);
+            first.clone_from(&found.shares);
+            best = found.shares;
             if found.utilisation.iter().all(|&used| used <= 1.0) {
                 break;
             }
         } else if pass > 0 {
             break;
         }
-        first = found.shares;
         for (wanted, (places, fits)) in wanted.iter_mut().zip(places.iter().zip(&fits)) {
             for (wanted, (place, fits)) in wanted.iter_mut().zip(places.iter().zip(fits)) {
                 wanted.entering = place.entering.min(fits * ROOM_TO_GROW);
