@@ -14,6 +14,7 @@ from pathloom.api.results import Result
 from pathloom.experiments.results.after_end import steps_with_flows, until_end
 from pathloom.quantities import time_text
 from pathloom.show.results import Results
+from pathloom.show.sources import folder
 from synthetic import numbers
 
 FABRIC = "diamond:rate=10Mbps,buffer=4"
@@ -146,7 +147,7 @@ def test_what_happens_after_the_last_flow_is_said_and_not_shown(tmp_path: Path) 
     [note] = [note for note in result.notes if "the last flow ended" in note]
     assert note.startswith("scheme ecmp: ") and f"links sent until {time_text(last_s)}" in note
     result.save(tmp_path)
-    at_s = Results(tmp_path).times("ecmp", 1)["at_s"]
+    at_s = Results(folder(tmp_path)).times("ecmp", 1)["at_s"]
     assert at_s[-2] < end_s <= at_s[-1] < end_s + 100e-6
     shown = until_end(result.link_series, result.flows)
     assert shown["at_s"].max() == at_s[-1] and shown.height < result.link_series.height
