@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from live import K4, QUIET, permutation, spoil, until
@@ -52,6 +53,15 @@ def restore_etcds(members: Members, backup: Path) -> None:
         words = [f"--name={name_of(number)}", f"--initial-cluster={peers}", f"--initial-advertise-peer-urls={own}"]
         etcdctl(members, "snapshot", "restore", str(backup), f"--data-dir={data}", *words)
         members.start_etcd(number)
+    until(lambda: are_healthy(members), "the restored etcds answer")
+
+
+def are_healthy(members: Members) -> bool:
+    """Whether each etcd answers, and they have a leader."""
+    urls = ",".join(f"http://{members.address(one)}:2379" for one in members.numbers)
+    asked = [*system.within(members.namespace(0)), "etcdctl", f"--endpoints={urls}", "endpoint", "health"]
+    environment = {**os.environ, "ETCDCTL_API": "3"}
+    return subprocess.run(asked, env=environment, capture_output=True, check=False).returncode == 0
 
 
 def run_restored(members: Members, election: int) -> str:
@@ -100,12 +110,19 @@ def test_controllers_go_on_after_etcd_is_restored_from_a_backup(name: str) -> No
         assert len(set(flows)) == len(flows) >= len(pairs)
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in listening]
+
+
 @contextmanager
-def etcd_with(folder: Path, port: int) -> Iterator[str]:
+def etcd_with(folder: Path, port: int, peer_port: int) -> Iterator[str]:
     """An etcd with the example of a configuration, at another address. Yields its URL."""
     text = (DOCS / "etcd.example.yaml").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith(("listen-", "advertise-", "initial-"))]
-    url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
+    url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     lines += [f"listen-client-urls: {url}", f"advertise-client-urls: {url}", f"listen-peer-urls: {peer}"]
     lines += [f"initial-advertise-peer-urls: {peer}", f"initial-cluster: etcd0={peer}"]
     config = folder / "etcd.yaml"
@@ -122,12 +139,13 @@ def etcd_with(folder: Path, port: int) -> Iterator[str]:
 
 
 def test_a_controller_does_not_lead_with_keys_of_a_later_version(tmp_path: Path) -> None:
-    with etcd_with(tmp_path, 23_995) as url:
+    port, peer_port, api_port = free_ports(3)
+    with etcd_with(tmp_path, port, peer_port) as url:
         ctl = ["etcdctl", f"--endpoints={url}"]
         subprocess.run([*ctl, "put", "/pathloom/format", "2"], check=True, capture_output=True)
         config = tmp_path / "controller.toml"
         config.write_text(
-            f'[fabric]\nspec = "{K4}"\n[listen]\nunix = "{tmp_path}/switches.sock"\naddress = "127.0.0.1:23994"\n'
+            f'[fabric]\nspec = "{K4}"\n[listen]\nunix = "{tmp_path}/switches.sock"\naddress = "127.0.0.1:{api_port}"\n'
             f'[cluster]\nendpoints = ["{url}"]\nname = "c0"\nttl = "2s"\n',
             encoding="utf-8",
         )
