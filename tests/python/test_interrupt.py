@@ -185,6 +185,39 @@ def test_ctrl_c_is_not_lost_where_python_ignores_exceptions() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+DURING_A_QUERY = """
+import os
+import signal
+import polars as pl
+from pathloom.experiments.running.execution import Execution
+from pathloom.experiments.running.simulation import RunFiles
+from pathloom.experiments.settings.model import Settings
+
+begun, taken = [], []
+
+def interrupt(frame):
+    if not begun:
+        begun.append(True)
+        os.kill(os.getpid(), signal.SIGINT)
+    return frame
+
+def take(outcome):
+    query = pl.LazyFrame({"number": range(1000)}).map_batches(interrupt)
+    taken.append(query.with_columns(double=pl.col("number") * 2).collect().height)
+
+short = {"fabric": "fat-tree:k=4", "traffic": "long-lived", "schemes": ("ecmp",), "duration": "1ms"}
+execution = Execution(Settings.of(short, "test"), None, RunFiles())
+execution.run(1, take=take)
+print(execution.interrupted, taken)
+"""
+
+
+def test_ctrl_c_during_a_query_of_a_finished_run_keeps_the_run() -> None:
+    command = [sys.executable, "-c", DURING_A_QUERY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True [1000]\n"
+
+
 def is_past_startup(pid: int) -> bool:
     """Returns whether the interpreter has begun to load the core. Its signal handler is installed by then."""
     try:

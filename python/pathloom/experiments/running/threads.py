@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from pathloom.errors import SchemeError
+from pathloom.experiments.results.outcome import RunOutcome
 from pathloom.experiments.running.work import Ended, Progress, Take, Work
 
 Result = TypeVar("Result")
@@ -40,7 +41,7 @@ class Threads:
                 try:
                     outcome = one.execution.carry_out(one.job, stop, partial(progress, one))
                     if outcome is not None:
-                        take(one, outcome)
+                        _hand_over(take, one, outcome, stop)
                 except SchemeError as error:
                     failures[place] = error
                     stop.set()
@@ -65,6 +66,18 @@ class Threads:
         if errors:
             raise errors[0]
         return Ended(interrupted, failures[min(failures)] if failures else None)
+
+
+def _hand_over(take: Take, work: Work, outcome: RunOutcome, stop: threading.Event) -> None:
+    """Hands over a finished run, also if Ctrl-C comes meanwhile.
+
+    Polars raises `KeyboardInterrupt` on each thread with a query, not on the main thread alone (polars #20961).
+    """
+    try:
+        take(work, outcome)
+    except KeyboardInterrupt:
+        stop.set()
+        take(work, outcome)
 
 
 def interruptible(call: Callable[[], Result]) -> Result:

@@ -60,7 +60,7 @@ JobProgress = Callable[[Job, float], None]
 Progress = Callable[[Work, float], None]
 """Called with the share (0..1) of a run that is done; from several threads."""
 Take = Callable[[Work, RunOutcome], None]
-"""Called with each run as soon as it is finished; from several threads."""
+"""Called with each run as soon as it is finished; from several threads. If Ctrl-C ends the call, it is called again."""
 
 
 class Runner(Protocol):
