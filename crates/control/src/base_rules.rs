@@ -206,11 +206,10 @@ impl BaseRules {
     }
 
     fn wanted(&mut self, cx: &mut Context, assignments: &Assignments, switch: NodeId) -> BaseTable {
-        let (links, how) = (&cx.view.links, (cx.view.defaults, &cx.view.weights));
-        let routes = match self.next_hops.take().filter(|routes| routes.are_for(links, how)) {
-            Some(routes) => routes,
-            None => NextHops::new(&cx.fabric, links, how),
-        };
+        let (links, how) = (&cx.view.links, cx.view.defaults);
+        let known = self.next_hops.take().filter(|routes| routes.are_for(links, how));
+        let mut routes = known.unwrap_or_else(|| NextHops::new(&cx.fabric, links, how));
+        routes.set_planned(&cx.fabric, links, &cx.view.weights);
         let standing = &self.tables[switch.index()].defaults.groups;
         let mut defaults = self.compiler.compile((&cx.fabric, &cx.places), &routes, switch, standing);
         if cx.switches[switch.index()].no_more_groups {

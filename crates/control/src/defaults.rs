@@ -14,7 +14,7 @@ use crate::tables;
 use crate::weights::{Weights, MOST_WEIGHT};
 use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
 use pathloom_model::search::{spanning_tree, RouteTable};
-use pathloom_model::{Fabric, LinkId, LinkState, NodeId, PortNo, Prefix};
+use pathloom_model::{split_mix, Fabric, LinkId, LinkState, NodeId, PortNo, Prefix, GOLDEN};
 use pathloom_scheme::{DefaultRoutes, PlannedWeights, Shared};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -80,24 +80,33 @@ pub(crate) struct NextHops {
     weights: Option<Weights>,
     /// Those that the scheme has set; they come before `weights`.
     planned: Shared<PlannedWeights>,
-    /// The next hops that they may name; only if there are any.
+    /// The next hops that they may name; unknown until the scheme has set some.
     allowed: Option<RouteTable>,
 }
 
 impl NextHops {
-    pub(crate) fn new(
-        fabric: &Fabric,
-        links: &LinkState,
-        (how, planned): (DefaultRoutes, &Shared<PlannedWeights>),
-    ) -> NextHops {
+    /// Next hops without weights of a scheme.
+    pub(crate) fn new(fabric: &Fabric, links: &LinkState, how: DefaultRoutes) -> NextHops {
         let table = match how {
             DefaultRoutes::SpanningTree => RouteTable::new(fabric, &spanning_tree(fabric, links)),
             _ => RouteTable::new(fabric, links),
         };
         let fan_out = (how == DefaultRoutes::PerHost).then(|| FanOut::new(fabric, links, &table));
         let weights = (how == DefaultRoutes::Weighted).then(|| Weights::new(fabric, links, &table));
-        let allowed = (weights.is_some() && !planned.is_empty()).then(|| RouteTable::with_sideways(fabric, links));
-        NextHops { how, version: links.version(), table, fan_out, weights, planned: planned.clone(), allowed }
+        NextHops { how, version: links.version(), table, fan_out, weights, planned: Shared::default(), allowed: None }
+    }
+
+    /// Whether they were computed for this state and kind.
+    pub(crate) fn are_for(&self, links: &LinkState, how: DefaultRoutes) -> bool {
+        self.version == links.version() && self.how == how
+    }
+
+    /// Takes the weights that the scheme has set, for the links of [`NextHops::new`].
+    pub(crate) fn set_planned(&mut self, fabric: &Fabric, links: &LinkState, planned: &Shared<PlannedWeights>) {
+        self.planned = planned.clone();
+        if self.weights.is_some() && !planned.is_empty() {
+            self.allowed.get_or_insert_with(|| RouteTable::with_sideways(fabric, links));
+        }
     }
 
     /// The next hops of a switch to ToR number `tor` with weights above 0, as the scheme has set them. `None` if it has set none that
@@ -113,11 +122,6 @@ impl NextHops {
     fn by_capacity(&self, switch: NodeId, tor: usize) -> Option<Vec<(LinkId, u16)>> {
         let weights = self.weights.as_ref()?.of(switch, tor)?;
         Some(self.table.next_hops(switch, tor).iter().copied().zip(weights.iter().copied()).collect())
-    }
-
-    /// Whether they were computed for this state and kind.
-    pub(crate) fn are_for(&self, links: &LinkState, (how, planned): (DefaultRoutes, &Shared<PlannedWeights>)) -> bool {
-        self.version == links.version() && self.how == how && self.planned.is_same(planned)
     }
 }
 
@@ -352,11 +356,7 @@ impl Compiler {
 
 /// A pseudo-random number, always the same for a ToR and a switch.
 fn tie_break(tor: usize, switch: NodeId) -> u64 {
-    // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
-    let mut x = ((tor as u64) << 32 | u64::from(switch.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    split_mix(((tor as u64) << 32 | u64::from(switch.0)).wrapping_add(GOLDEN))
 }
 
 /// Returns the rule for a prefix.

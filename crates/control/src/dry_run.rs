@@ -4,8 +4,8 @@
 use crate::cookies::is_way_back;
 use crate::defaults::{Choice, Compiler, DefaultTable, NextHops};
 use crate::places::Places;
-use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
-use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, Shared, View};
+use pathloom_model::{split_mix, Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo, GOLDEN};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Maximum number of events for a scheme, in addition to some for each flow. The run of a scheme that never settles
@@ -152,7 +152,7 @@ pub struct DefaultPaths<'a> {
 impl<'a> DefaultPaths<'a> {
     /// Computes default routes over the links that are up.
     pub fn new(fabric: &'a Fabric, links: &LinkState, how: DefaultRoutes) -> DefaultPaths<'a> {
-        let routes = NextHops::new(fabric, links, (how, &Shared::default()));
+        let routes = NextHops::new(fabric, links, how);
         DefaultPaths { fabric, routes, compiler: Compiler::default(), tables: BTreeMap::new() }
     }
 
@@ -194,11 +194,6 @@ fn hash(five_tuple: &FiveTuple, at: NodeId) -> u64 {
     let FiveTuple { src, dst, proto, src_port, dst_port } = *five_tuple;
     let addresses = u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst));
     let ports = u64::from(src_port) << 24 | u64::from(dst_port) << 8 | u64::from(proto);
-    // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
-    [ports, u64::from(at.0)].into_iter().fold(addresses, |sum, more| {
-        let mut x = (sum ^ more.rotate_left(17)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    })
+    let mixed = |sum: u64, more: u64| split_mix((sum ^ more.rotate_left(17)).wrapping_add(GOLDEN));
+    [ports, u64::from(at.0)].into_iter().fold(addresses, mixed)
 }

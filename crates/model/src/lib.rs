@@ -13,6 +13,7 @@ mod flow;
 mod frame;
 mod ids;
 mod link_state;
+mod mix;
 mod path;
 mod ports;
 pub mod reasons;
@@ -31,6 +32,7 @@ pub use flow::{
 pub use frame::{Arp, Body, Carried, Conversation, Frame, Heard, Hello, Mac, PathKind, PathMessage};
 pub use ids::{LinkId, NodeId, PortNo};
 pub use link_state::LinkState;
+pub use mix::{split_mix, GOLDEN};
 pub use path::{Path, PathError};
 pub use ports::{EcnSettings, PfcSettings, PortSettings, RedSettings, SharedBuffer, MOST_QUEUES};
 pub use search::{PathSelection, PathSet};

@@ -1,5 +1,6 @@
 //! Random streams and the distributions drawn from them. They are the same to the last bit on every machine.
 
+use pathloom_model::{split_mix, GOLDEN};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeSet;
@@ -11,11 +12,11 @@ pub(crate) fn seeded(seed: u64, purpose: &str, index: u64) -> Pcg64 {
     let purpose = purpose
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    let mut state = mix(seed ^ mix(purpose ^ mix(index)));
+    let mut state = split_mix(seed ^ split_mix(purpose ^ split_mix(index)));
     let mut bytes = [0u8; 32];
     for word in bytes.chunks_exact_mut(8) {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        word.copy_from_slice(&mix(state).to_le_bytes());
+        state = state.wrapping_add(GOLDEN);
+        word.copy_from_slice(&split_mix(state).to_le_bytes());
     }
     Pcg64::from_seed(bytes)
 }
@@ -23,12 +24,6 @@ pub(crate) fn seeded(seed: u64, purpose: &str, index: u64) -> Pcg64 {
 /// The seed of a part of a joined specification, other than the first one.
 pub(crate) fn seed_of_part(seed: u64, part: u64) -> u64 {
     seeded(seed, "part", part).random()
-}
-
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// Uniform in 0 (included) to 1 (excluded).

@@ -1,6 +1,6 @@
 //! Breadth-first distances to a switch.
 
-use crate::{Fabric, LinkId, LinkState, NodeId};
+use crate::{split_mix, Fabric, LinkId, LinkState, NodeId, GOLDEN};
 
 /// Marks a switch that is not reached (yet).
 const UNREACHED: u32 = u32::MAX;
@@ -103,11 +103,7 @@ impl ReverseBfs {
 /// The rank of a switch among those with the same distance to a target. Another target has other ranks, so that no switch has
 /// fewer ways than others everywhere. No two switches have the same rank.
 pub fn rank(switch: NodeId, target: NodeId) -> u64 {
-    // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) is a bijection.
-    let mut x = (u64::from(target.0) << 32 | u64::from(switch.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    split_mix((u64::from(target.0) << 32 | u64::from(switch.0)).wrapping_add(GOLDEN))
 }
 
 /// The hops from every switch to one switch.
