@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,7 +59,7 @@ from pathloom.experiments.settings.model import MOST_RUNS
 from pathloom.remote import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pathloom.experiments.running.work import Progress
     from pathloom.twin.ask import Answer, Plan
@@ -192,6 +193,7 @@ def ask_command(
     from pathloom.twin.ask import Plan, Question
     from pathloom.twin.fork import read_fork
     from pathloom.twin.questions import parse_alternatives
+    from pathloom.twin.report import draw_answer
 
     console.check_json_target(json)
     threads = job_count(jobs)
@@ -218,9 +220,8 @@ def ask_command(
         answer = question.carry_out(runner, report)
     if ledger is not None:
         _note(answer, fork, ledger, json)
-    deliver(answer, out, json)
-    if answer.interrupted:
-        raise Interrupted(f"interrupted: the answer is of {answer.runs} of {plan.runs} forks")
+    _deliver("answer", answer.json(), partial(draw_answer, answer), partial(_print_answer, answer), out, json)
+    _check_whole(answer)
     return 0
 
 
@@ -239,6 +240,7 @@ def _ask_failures(
     from pathloom.experiments.running.runners import runner_of
     from pathloom.experiments.running.threads import default_threads
     from pathloom.twin.failures import Batch
+    from pathloom.twin.failures_report import draw_failures
     from pathloom.twin.fork import read_fork
 
     count = threads or default_threads()
@@ -250,29 +252,25 @@ def _ask_failures(
         found = batch.in_packets(screening, worst, runner, report, left_s)
     if ledger is not None:
         _note(found.answer, fork, ledger, json)
-    deliver_failures(found, out, json)
-    if found.answer.interrupted:
-        raise Interrupted(f"interrupted: the answer is of {found.answer.runs} of {plan.runs} forks")
+    _deliver("failures", found.json(), partial(draw_failures, found), partial(_print_failures, found), out, json)
+    _check_whole(found.answer)
     return 0
 
 
-def deliver_failures(report: Report, out: Path | None, json: str | None) -> None:
-    """Writes the folder, and prints the table, or JSON instead."""
-    from pathloom.twin.failures_report import save_failures, summary, table_of_failures
+def _check_whole(answer: Answer) -> None:
+    """Raises `Interrupted` if Ctrl-C ended the question early."""
+    if answer.interrupted:
+        raise Interrupted(f"interrupted: the answer is of {answer.runs} of {answer.plan.runs} forks")
 
-    if out is not None:
-        save_failures(report, out)
-    if json is not None:
-        console.put_json(json, report.json())
-    if json == console.STDOUT:
-        return
+
+def _print_failures(report: Report) -> None:
+    from pathloom.twin.failures_report import summary, table_of_failures
+
     answer = report.answer
     print(f"{answer.plan.measure.about}, {answer.runs} forks of {answer.plan.duration}\n")
     console.table(None, *table_of_failures(report), 1)
     print()
     print(summary(report))
-    if out is not None:
-        print(f"Failures: {out / 'failures.json'}")
 
 
 def _note(answer: Answer, fork: Path, ledger: Path, json: str | None) -> None:
@@ -463,16 +461,31 @@ def _watch(runs: int) -> Iterator[Progress]:
         yield lambda work, share: report(replace(work.job, label=f"{work.place} {work.job.label}"), share)
 
 
-def deliver(answer: Answer, out: Path | None, json: str | None) -> None:
+def _deliver(
+    name: str,
+    content: dict[str, Any],
+    draw: Callable[[Path], None],
+    print_table: Callable[[], None],
+    out: Path | None,
+    json: str | None,
+) -> None:
     """Writes the folder, and prints the table, or JSON instead."""
-    from pathloom.twin.report import save_answer, table_of, unfinished_note, verdict
+    from pathloom.twin.report import save
 
     if out is not None:
-        save_answer(answer, out)
+        save(content, out, name, draw)
     if json is not None:
-        console.put_json(json, answer.json())
+        console.put_json(json, content)
     if json == console.STDOUT:
         return
+    print_table()
+    if out is not None:
+        print(f"{name.capitalize()}: {out / name}.json")
+
+
+def _print_answer(answer: Answer) -> None:
+    from pathloom.twin.report import table_of, unfinished_note, verdict
+
     print(f"{answer.plan.measure.about}, {answer.runs} forks of {answer.plan.duration}, {answer.took_s:.1f} s\n")
     headings, rows = table_of(answer)
     console.table(None, headings, rows, 1)
@@ -480,8 +493,6 @@ def deliver(answer: Answer, out: Path | None, json: str | None) -> None:
     print(verdict(answer))
     if (note := unfinished_note(answer)) is not None:
         print(note)
-    if out is not None:
-        print(f"Answer: {out / 'answer.json'}")
 
 
 def _seconds(option: str, text: str) -> float:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from pathloom.experiments.results.output_files import OutFolder, write_text
-from pathloom.extras import is_installed
 from pathloom.quantities import counted, rate_text
 from pathloom.twin.failures import Report
 from pathloom.twin.questions import NOTHING
 from pathloom.twin.report import value_text
 
-FAILURES, PICTURE = "failures.json", "failures.svg"
 HEADINGS = ["failure", "max-min rate", "lost", "in packets", "90 % of forks", "difference to nothing", "told apart"]
 
 
@@ -49,15 +45,7 @@ def summary(report: Report) -> str:
     return text if found == total else f"{text} The time was up: a longer --budget has more."
 
 
-def save_failures(report: Report, folder: Path) -> None:
-    """Writes the report as JSON, and a picture if matplotlib is installed. Raises `PathloomError`."""
-    place = OutFolder(folder)
-    write_text(place.path / FAILURES, json.dumps(report.json(), indent=2) + "\n")
-    if is_installed("plot"):
-        _draw(report, place.path / PICTURE)
-
-
-def _draw(report: Report, path: Path) -> None:
+def draw_failures(report: Report, path: Path) -> None:
     """Draws what each failure costs by max-min rates, the worst first, and in packets for those that ran."""
     from matplotlib.figure import Figure
 

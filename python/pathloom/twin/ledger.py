@@ -83,6 +83,7 @@ class Ledger:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             ledger = sqlite3.connect(self.path)
+            ledger.row_factory = sqlite3.Row
             try:
                 with ledger:
                     yield ledger
@@ -114,7 +115,6 @@ class Ledger:
     def question(self, number: int) -> Mapping[str, Any]:
         """A question by its number. Raises `PathloomError` if there is none."""
         with self._open() as ledger:
-            ledger.row_factory = sqlite3.Row
             row = ledger.execute("SELECT * FROM questions WHERE id = ?", (number,)).fetchone()
         if row is None:
             raise bad_input(f"--ledger `{self.path}`: has no question {number}")
@@ -141,7 +141,6 @@ class Ledger:
     def last_decision(self, question: int, name: str) -> Mapping[str, Any] | None:
         """The last decision for an alternative."""
         with self._open() as ledger:
-            ledger.row_factory = sqlite3.Row
             row = ledger.execute(
                 "SELECT * FROM decisions WHERE question = ? AND name = ? ORDER BY id DESC LIMIT 1", (question, name)
             ).fetchone()
@@ -150,7 +149,6 @@ class Ledger:
     def unfollowed(self) -> list[Mapping[str, Any]]:
         """Decisions that were carried out and whose watch has not ended, with `measure`, `duration`, and `watch`."""
         with self._open() as ledger:
-            ledger.row_factory = sqlite3.Row
             rows = ledger.execute(
                 "SELECT d.*, q.measure, q.duration, w.state FROM decisions d JOIN questions q ON q.id = d.question "
                 "LEFT JOIN watches w ON w.decision = d.id WHERE d.back = 0 AND w.end IS NULL ORDER BY d.id"
@@ -190,7 +188,6 @@ class Ledger:
     def last_end(self) -> Mapping[str, Any] | None:
         """The decision that ended last, with its `end`."""
         with self._open() as ledger:
-            ledger.row_factory = sqlite3.Row
             row = ledger.execute(
                 "SELECT d.question, d.name, w.end FROM watches w JOIN decisions d ON d.id = w.decision "
                 "WHERE w.end IS NOT NULL ORDER BY w.at_s DESC, d.id DESC LIMIT 1"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pathloom.experiments.results.output_files import OutFolder, write_text
 from pathloom.extras import is_installed
@@ -11,7 +13,6 @@ from pathloom.quantities import rate_text, time_text
 from pathloom.twin.ask import Answer, Row
 from pathloom.twin.measures import Measure
 
-ANSWER, PICTURE = "answer.json", "answer.svg"
 HEADINGS = ["alternative", "estimate", "mean", "90 % of forks", "difference to nothing", "told apart"]
 
 
@@ -73,15 +74,15 @@ def unfinished_note(answer: Answer) -> str | None:
     return f"Flows that had not finished at the end count with their age: {', '.join(cut)} of the flows."
 
 
-def save_answer(answer: Answer, folder: Path) -> None:
-    """Writes the answer as JSON, and a picture if matplotlib is installed. Raises `PathloomError`."""
+def save(content: Mapping[str, Any], folder: Path, name: str, draw: Callable[[Path], None]) -> None:
+    """Writes `NAME.json`, and the picture `NAME.svg` if matplotlib is installed. Raises `PathloomError`."""
     place = OutFolder(folder)
-    write_text(place.path / ANSWER, json.dumps(answer.json(), indent=2) + "\n")
+    write_text(place.path / f"{name}.json", json.dumps(content, indent=2) + "\n")
     if is_installed("plot"):
-        _draw(answer, place.path / PICTURE)
+        draw(place.path / f"{name}.svg")
 
 
-def _draw(answer: Answer, path: Path) -> None:
+def draw_answer(answer: Answer, path: Path) -> None:
     """Draws the means and the intervals of all alternatives, the best at the top."""
     from matplotlib.figure import Figure
 
