@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from pathloom.errors import ToolError
-from pathloom.fabrics import Fabric
 from pathloom.lab import system
-from pathloom.lab.lab import Lab
 from pathloom.lab.members import Members
-from pathloom.lab.switches import OpenVSwitch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/lab"))
-from live import Live
+from live import LiveMembers
 
 RATE = "500K"
 PATIENCE_S = 60.0
@@ -71,15 +68,11 @@ def _tcp() -> dict[str, int]:
     return dict(zip(names, map(int, values), strict=True))
 
 
-class Rules(Live):
+class Rules(LiveMembers):
     """The rules of single flows in the switches of a lab that is up."""
 
     def __init__(self, members: Members, spec: str) -> None:
-        self.lab = Lab(members.directory.name)
-        self.fabric = Fabric(spec)
-        self.blueprint = members.blueprint
-        self.switches = OpenVSwitch(self.blueprint, members.directory)
-        self.links = self.fabric.links
+        super().__init__(members, spec)
         self._names = {host.ports[0].address: host.name for host in self.blueprint.hosts}
         self._ports = {host.ports[0].address: host.ports[0].link for host in self.blueprint.hosts}
 

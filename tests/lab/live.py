@@ -19,6 +19,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import Lab
+from pathloom.lab.members import Members
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.lab.tables import default_tables
@@ -250,6 +251,17 @@ class Live:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
+
+
+class LiveMembers(Live):
+    """The switches of a lab with several controllers that is up."""
+
+    def __init__(self, members: Members, spec: str) -> None:
+        self.lab = Lab(members.directory.name)
+        self.fabric = Fabric(spec)
+        self.blueprint = members.blueprint
+        self.switches = OpenVSwitch(self.blueprint, members.directory)
+        self.links = self.fabric.links
 
 
 def _rule_of(line: str) -> re.Match[str]:

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from live import K4, QUIET, Live, permutation, spoil, until
+from live import K4, QUIET, LiveMembers, permutation, spoil, until
 from pathloom.fabrics import Fabric
 from pathloom.lab.lab import Lab
 from pathloom.lab.members import COUNT, Members, put_up
 from pathloom.lab.members import name as name_of
 from pathloom.lab.probes import Probes
 from pathloom.lab.status import lab_status
-from pathloom.lab.switches import OpenVSwitch
 from support import PATHLOOM
 
 GREEDY = Path(__file__).parents[2] / "examples" / "greedy.py"
@@ -24,26 +23,15 @@ TTL_S = 10
 """With the usual lease of 2 s, a busy machine may let a leader miss it, and another one leads without a fault."""
 
 
-class Seen(Live):
-    """The switches of a lab that is up."""
-
-    def __init__(self, members: Members, spec: str) -> None:
-        self.lab = Lab(members.directory.name)
-        self.fabric = Fabric(spec)
-        self.blueprint = members.blueprint
-        self.switches = OpenVSwitch(self.blueprint, members.directory)
-        self.links = self.fabric.links
-
-
 @contextmanager
-def three(name: str, scheme: str) -> Iterator[tuple[Members, Seen, int]]:
+def three(name: str, scheme: str) -> Iterator[tuple[Members, LiveMembers, int]]:
     """A lab with three controllers, and the number of the one that leads."""
     lab = Lab(name)
     try:
         members, leader = put_up(lab, Fabric(K4), scheme, ttl_s=TTL_S)
     finally:
         lab.release()
-    yield members, Seen(members, K4), leader
+    yield members, LiveMembers(members, K4), leader
 
 
 def test_a_killed_and_a_cut_off_leader_are_replaced_amid_moves(name: str) -> None:
