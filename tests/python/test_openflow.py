@@ -1,6 +1,6 @@
 """Three independent judges of the OpenFlow codec: tshark, os-ken and c65of read its messages.
 
-`cargo test -p pathloom-openflow --test samples` records the bytes. It also proves that the codec still writes the same.
+`cargo test -p pathloom-openflow --test all samples` records the bytes, and proves that the codec still writes the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 //! Maximum concurrent flow, compared with closed forms, an independent linear program, and its own certificates.
 
-mod common;
-
-use common::FatTree;
+use crate::common::FatTree;
 use pathloom_allocation::fractional::{fractional, Commodity, Fractional, FractionalError, Split};
 use pathloom_allocation::{Network, NetworkLink};
 use proptest::prelude::*;

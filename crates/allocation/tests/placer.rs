@@ -1,8 +1,6 @@
 //! The stateful placer: known cases, and properties that hold for any sequence of arrivals, departures and failures.
 
-mod common;
-
-use common::FatTree;
+use crate::common::FatTree;
 use pathloom_allocation::placement::{PlaceError, PlacedFlow, Placer, PlacerSettings};
 use pathloom_allocation::{Network, NetworkLink};
 use proptest::prelude::*;
@@ -69,7 +67,9 @@ fn flows_take_the_lightest_path() {
     assert_eq!(placer.shares_bps(), [(1, 6), (2, 5), (3, 4), (4, 4)]);
     assert_eq!(placer.arrive(5, announced(4)), Ok(Some(&[2, 3][..])));
     assert_eq!(placer.shares_bps().last(), Some(&(5, 1)));
-    placer.set_remaining(5, 1).expect("flow 5 is there");
+    // The flow with the least left comes first.
+    assert!(placer.depart(5));
+    assert_eq!(placer.arrive(5, PlacedFlow { remaining_bytes: Some(1), ..announced(4) }), Ok(Some(&[2, 3][..])));
     assert_eq!(placer.shares_bps(), [(1, 6), (2, 5), (3, 1), (4, 4), (5, 4)]);
     let rates = placer.max_min_bps();
     assert!(rates.iter().zip([6.0, 10.0 / 3.0, 10.0 / 3.0, 4.0, 10.0 / 3.0]).all(|((_, a), b)| (a - b).abs() < 1e-9));
@@ -107,7 +107,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!(placer.adopt(1, announced(1), &[0]), Err(PlaceError::WrongPath(1)));
     assert_eq!(placer.adopt(1, announced(1), &[]), Err(PlaceError::WrongPath(1)));
     assert_eq!(placer.adopt(1, announced(1), &[99]), Err(PlaceError::WrongPath(1)));
-    assert_eq!((placer.set_remaining(1, 1), placer.depart(1)), (Err(PlaceError::Unknown(1)), false));
+    assert_eq!((placer.set_announced(1, None), placer.depart(1)), (Err(PlaceError::Unknown(1)), false));
     assert!(placer.is_empty() && placer.set_link(99, false).is_empty());
     // A node without links has no paths. That is no error, because links may come back.
     assert_eq!(placer.arrive(1, PlacedFlow { dst_tor: 77, ..announced(1) }), Ok(None));

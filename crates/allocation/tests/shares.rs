@@ -1,8 +1,6 @@
 //! Shares of paths that are updated from one allocation to the next, and flows rounded onto them.
 
-mod common;
-
-use common::FatTree;
+use crate::common::FatTree;
 use pathloom_allocation::fractional::{
     allocate, drawn, filled, fractional, Allocated, Commodity, Share, Shares, Whole,
 };

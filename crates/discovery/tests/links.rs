@@ -1,7 +1,6 @@
 //! Tests of link discovery on whole fabrics: exactly the existing cables are found, quickly, and nobody can forge one.
 
-mod support;
-
+use crate::support::{mac_of, Net};
 use pathloom_discovery::cabling::{compare, dpid_of, place_of};
 use pathloom_discovery::lldp::{emit, Probe, ProbeKey};
 use pathloom_discovery::{AlarmKind, Dpid, LinkInput, LinkLoss, Mac, Place, PortState, ProbeSettings};
@@ -10,7 +9,6 @@ use pathloom_model::{Fabric, LinkId, Nanos, PortNo};
 use pathloom_testkit::strategies::fabrics;
 use proptest::prelude::*;
 use std::sync::Arc;
-use support::{mac_of, Net};
 
 const MS: Nanos = Nanos::from_millis(1);
 

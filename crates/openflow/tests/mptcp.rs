@@ -115,9 +115,9 @@ fn invalid_lengths_are_refused() {
 }
 
 #[test]
-fn token_and_initial_number_derive_from_the_key() {
+fn a_token_derives_from_the_key() {
     // printf '\0\0\0\0\0\0\0*' | sha256sum
-    assert_eq!((Key(42).token(), Key(42).initial_data_number()), (0xa6bb_133c, 0x810f_5422_eaa6_c323));
+    assert_eq!(Key(42).token(), 0xa6bb_133c);
 }
 
 fn frame(flags: (bool, bool), option: &TcpOption) -> Vec<u8> {

@@ -1,8 +1,6 @@
 //! Messages are read back as written, alone and in a stream. No bytes make the parser panic.
 
-mod common;
-
-use common::{message, with_bytes};
+use crate::common::{message, with_bytes};
 use pathloom_model::rules::*;
 use pathloom_model::{PortNo, Prefix};
 use pathloom_openflow::packet::Ethernet;

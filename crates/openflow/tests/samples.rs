@@ -1,5 +1,5 @@
 //! One message of each kind, with the bytes in `samples.json`. tshark, os-ken and c65of check these bytes
-//! (`tests/python/test_openflow.py`). `PATHLOOM_BLESS=1 cargo test -p pathloom-openflow --test samples` rewrites the
+//! (`tests/python/test_openflow.py`). `PATHLOOM_BLESS=1 cargo test -p pathloom-openflow --test all samples` rewrites the
 //! file.
 
 use pathloom_model::rules::*;

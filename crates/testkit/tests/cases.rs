@@ -1,5 +1,5 @@
 //! Recorded cases of the controller, under `tests/conformance/control` of the repository. `PATHLOOM_BLESS=1 cargo
-//! test -p pathloom-testkit --test cases` rewrites them; read the difference before you commit it.
+//! test -p pathloom-testkit --test all cases` rewrites them; read the difference before you commit it.
 
 use pathloom_testkit::{check_folder, play_case};
 use std::fs;

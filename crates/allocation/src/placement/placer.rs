@@ -223,13 +223,6 @@ impl Placer {
         true
     }
 
-    /// Sets the remaining bytes of a flow. They count for the order in the next round.
-    pub fn set_remaining(&mut self, id: u64, bytes: u64) -> Result<(), PlaceError> {
-        let slot = self.slot(id)?;
-        self.flow_state_mut(slot).flow.remaining_bytes = Some(bytes);
-        Ok(())
-    }
-
     /// Changes (or removes, with `None`) the announced rate of a flow.
     pub fn set_announced(&mut self, id: u64, announced_bps: Option<u64>) -> Result<(), PlaceError> {
         let slot = self.slot(id)?;

@@ -30,19 +30,8 @@ impl Key {
     /// Returns the token that identifies the connection when a subflow joins: the first 32 bits of the key's SHA-256
     /// (RFC 8684 §3.2).
     pub fn token(self) -> u32 {
-        let [a, b, c, d, ..] = self.digest();
+        let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(self.0.to_be_bytes()));
         u32::from_be_bytes([a, b, c, d])
-    }
-
-    /// Returns the number of the byte before the first one that this end sends: the last 64 bits of the key's SHA-256
-    /// (RFC 8684 §3.1).
-    pub fn initial_data_number(self) -> u64 {
-        let digest = self.digest();
-        digest[24..].iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
-    }
-
-    fn digest(self) -> [u8; 32] {
-        Sha256::digest(self.0.to_be_bytes()).into()
     }
 }
 

@@ -1,0 +1,7 @@
+//! All tests of the crate in one program.
+
+mod hosts;
+mod links;
+mod support;
+mod together;
+mod tshark;
