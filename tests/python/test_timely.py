@@ -1,4 +1,4 @@
-"""TIMELY on one cable: the queue stays near the low threshold, and most of the cable is used."""
+"""TIMELY on one cable: queue, use of the cable, and the shares of the flows."""
 
 from pathlib import Path
 
@@ -30,3 +30,30 @@ def test_the_queue_grows_to_the_low_threshold(flows: int, low_us: int, high_us: 
     assert sum(cable["rate_bps"].to_list()) / (RATE_BPS * 1000) > 0.85
     # The rates grow until the round trip, without queues 12 to 16 us, exceeds the low threshold.
     assert low_us < queued_us + 16 < 1.2 * low_us < high_us, queued_us
+
+
+def rates_gbps(begins_s: list[float], transport: str, tmp_path: Path) -> list[float]:
+    """Rates of flows over one cable of 10 Gbit/s from 450 to 550 ms, by the times at which they begin."""
+    rows = [f"{begin},h{number},h{len(begins_s) + number}," for number, begin in enumerate(begins_s)]
+    (tmp_path / "flows.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    before, after = (
+        pl.compare(
+            fabric=f"dumbbell:hosts={len(begins_s)},rate=10Gbps,delay=1us,buffer=2000,pfc=on",
+            traffic=f"flows:file={tmp_path / 'flows.csv'}",
+            schemes=["spt"],
+            transport=transport,
+            duration=duration,
+            runs=1,
+        ).flows.sort("flow")["delivered_bytes"]
+        for duration in ("450ms", "550ms")
+    )
+    return [bytes_sent * 8 / 0.1 / 1e9 for bytes_sent in after - before]
+
+
+@pytest.mark.parametrize("begins_s", [[0.0, 0.0], [0.0, 0.1]])
+def test_shares_do_not_become_equal_as_those_of_dcqcn_do(begins_s: list[float], tmp_path: Path) -> None:
+    """Zhu et al. 2016, §4.1: the model of TIMELY has no single fixed point, so flows stay at unequal shares."""
+    low, high = sorted(rates_gbps(begins_s, "roce:cc=timely,acks=4", tmp_path))
+    assert high > 2 * low
+    low, high = sorted(rates_gbps(begins_s, "dcqcn", tmp_path))
+    assert high < 1.25 * low

@@ -187,6 +187,8 @@ pub(crate) struct Cache {
     stride: usize,
     /// Entries of a row for each hop: a power of two. More than one if packets of a flow take several paths.
     ways: usize,
+    /// Most entries, as long as a hop has more than one.
+    most_entries: usize,
     entries: Vec<Entry>,
     backing: Vec<Backing>,
     /// By switch: places of the entries that held a decision of the switch when its credit was last collected, or
@@ -197,13 +199,16 @@ pub(crate) struct Cache {
 impl Cache {
     /// Most entries for each hop of a lane. With more paths, some decisions are made again and again.
     const MOST_WAYS: usize = 64;
+    /// Most entries if a hop has more than one. With their backing they take 3 GB, and more while they grow.
+    const MOST_ENTRIES: usize = 1 << 25;
 
     /// Creates a cache for flows that pass at most `switches_on_path` switches. Decisions of later switches on longer
     /// paths are not cached.
     pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
         let stride = switches_on_path.clamp(2, 64);
         let by_switch = vec![Vec::new(); nodes];
-        let mut cache = Cache { stride, ways: 1, entries: Vec::new(), backing: Vec::new(), by_switch };
+        let most_entries = Cache::MOST_ENTRIES;
+        let mut cache = Cache { stride, ways: 1, most_entries, entries: Vec::new(), backing: Vec::new(), by_switch };
         // Frames of no connection get rows, too, which stay empty.
         cache.reserve_lanes(2);
         cache
@@ -221,6 +226,25 @@ impl Cache {
     /// Creates a cache that never holds a decision. It may only replace a cache that has not been used.
     pub(crate) fn off(nodes: usize) -> Cache {
         Cache { stride: 0, ..Cache::new(nodes, 2) }
+    }
+
+    /// Sets the number of entries above which a hop has fewer of them.
+    pub(crate) fn set_most_entries(&mut self, most_entries: usize) {
+        self.most_entries = most_entries;
+    }
+
+    /// Whether this many lanes have too many entries. Then [`Cache::narrow`] is to be called.
+    pub(crate) fn is_crowded(&self, lanes: usize) -> bool {
+        self.ways > 1 && lanes * self.stride > self.most_entries
+    }
+
+    /// Halves the number of entries for each hop of a lane. All entries must be empty. The memory stays for the next lanes.
+    pub(crate) fn narrow(&mut self) {
+        self.stride /= 2;
+        self.ways /= 2;
+        self.entries.clear();
+        self.backing.clear();
+        self.by_switch.iter_mut().for_each(Vec::clear);
     }
 
     /// Makes room for this many lanes.
@@ -397,6 +421,7 @@ impl Cache {
         let mut part = Cache {
             stride: self.stride,
             ways: self.ways,
+            most_entries: self.most_entries,
             entries: vec![empty(); self.entries.len()],
             backing: vec![UNUSED; self.backing.len()],
             by_switch: vec![Vec::new(); self.by_switch.len()],

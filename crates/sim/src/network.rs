@@ -286,6 +286,11 @@ impl<T: Tap> Network<T> {
         self.switches.cache = Cache::off(self.fabric.nodes().len());
     }
 
+    /// Limits the number of cached decisions, as long as packets of a flow take several paths.
+    pub(crate) fn limit_decisions(&mut self, most: usize) {
+        self.switches.cache.set_most_entries(most);
+    }
+
     /// Registers a subflow whose data have these headers, and makes room for the decisions about its lanes.
     pub(crate) fn open_slot(&mut self, slot: usize, data: Headers) {
         if T::PARTED {
@@ -299,7 +304,12 @@ impl<T: Tap> Network<T> {
         if let Some(balancers) = &mut self.balancers {
             balancers.open(&self.fabric, slot, &data);
         }
-        self.switches.cache.reserve_lanes((slot + 1) * 2);
+        let lanes = (slot + 1) * 2;
+        // The parts of a run on several threads have the same rows.
+        if !T::PARTED {
+            self.switches.narrow_rows(&self.links.lanes, lanes);
+        }
+        self.switches.cache.reserve_lanes(lanes);
     }
 
     /// Removes the decisions for both lanes of a connection that is over.

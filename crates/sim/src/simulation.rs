@@ -215,6 +215,12 @@ impl<T: Tap> Simulation<T> {
         self.network.forget_decisions();
     }
 
+    /// Lets the cache hold at most about this many decisions if packets of a flow take several paths. It changes no result: for
+    /// tests of that.
+    pub fn limit_decisions(&mut self, most: usize) {
+        self.network.limit_decisions(most);
+    }
+
     /// Number of packets so far about which a switch was asked, because no decision was cached.
     pub fn decisions(&self) -> u64 {
         self.network.totals.decisions

@@ -106,12 +106,21 @@ fn steady(flows: usize, gbps: u64, ecn: &str) -> (f64, f64, f64) {
 
 #[test]
 fn queues_and_rates_of_dcqcn_are_at_the_fixed_point_of_its_fluid_model() {
-    for (flows, gbps) in [(2, 10), (2, 100), (2, 400), (8, 100)] {
+    // With few fast flows the queue is often empty, which lowers its mean (docs/lossless.md). At 25 and 40 Gbit/s it seldom is.
+    let (often_empty, seldom_empty) = ((60_000.0, 130_000.0), (95_000.0, 115_000.0));
+    for (flows, gbps, (least, most), least_jain) in [
+        (2, 10, often_empty, 0.99),
+        (2, 25, seldom_empty, 0.98),
+        (2, 40, seldom_empty, 0.99),
+        (2, 100, often_empty, 0.99),
+        (2, 400, often_empty, 0.99),
+        (8, 100, often_empty, 0.99),
+    ] {
         let marked = fixed_point(flows as f64, gbps as f64 * 1e9);
         // A curve that marks this share at the middle of 5 to 205 KB.
         let (queue, utilisation, jain) = steady(flows, gbps, &format!("5KB/205KB/{}", 2.0 * marked));
-        assert!((60_000.0..130_000.0).contains(&queue), "{flows} flows, {gbps} Gbit/s: {queue} bytes");
-        assert!(utilisation > 0.95 && jain > 0.99, "{flows} flows, {gbps} Gbit/s: {utilisation} {jain}");
+        assert!((least..most).contains(&queue), "{flows} flows, {gbps} Gbit/s: {queue} bytes");
+        assert!(utilisation > 0.95 && jain > least_jain, "{flows} flows, {gbps} Gbit/s: {utilisation} {jain}");
     }
 }
 

@@ -80,6 +80,14 @@ fn senders_that_tolerate_no_reordering_take_it_for_losses() {
     assert!(many > 4 * few && slow < fast, "{few} and {many} retransmissions, throughputs {fast:.3} and {slow:.3}");
 }
 
+/// With the threshold of RFC 5681 §3.2, three segments, a sender that could tolerate reordering is that of plain TCP.
+#[test]
+fn senders_with_the_threshold_of_tcp_are_tcp() {
+    let plain = SEARCH.run("letflow:gap=0s", Some("newreno:sack=on,rack=off"));
+    assert_eq!(SEARCH.run("rps", Some("newreno:sack=on,reordering=3")), plain);
+    assert_ne!(SEARCH.run("rps", Some("newreno:sack=on,reordering=4")), plain);
+}
+
 #[test]
 fn packets_take_the_paths_that_are_left() {
     let faults = "1ms:down:c0,2ms:loss:e0_0-a0_0:0.01,5ms:down:e1_0-a1_1,8ms:restore:e0_0-a0_0,12ms:up:c0";
@@ -98,6 +106,10 @@ fn packets_take_the_paths_that_are_left() {
         let mut forgetful = case.start(scheme, None);
         forgetful.forget_decisions();
         assert_eq!(finish(forgetful), outcome, "{scheme}: the cache changes nothing");
+        // The flows under way have 1 to 16 entries for each hop, one after the other.
+        let mut limited = case.start(scheme, None);
+        limited.limit_decisions(100);
+        assert_eq!(finish(limited), outcome, "{scheme}: a smaller cache changes nothing");
     }
 }
 

@@ -94,6 +94,16 @@ impl Switches {
         Some(result)
     }
 
+    /// Removes all decisions and keeps fewer for each hop, if this many lanes have too many.
+    pub(super) fn narrow_rows(&mut self, lanes: &Lanes, count: usize) {
+        while self.cache.is_crowded(count) {
+            for node in (0..self.nodes.len() as u32).map(NodeId) {
+                self.forget(lanes, node, Stale::Everything);
+            }
+            self.cache.narrow();
+        }
+    }
+
     /// Removes decisions of a switch from the cache.
     pub(super) fn forget(&mut self, lanes: &Lanes, node: NodeId, stale: Stale) {
         match stale {
