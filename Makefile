@@ -19,7 +19,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %(%T)T %s\n' -1 "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-live bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web wasm compile-tests test-rust test-python hostd-tools bench bench-cluster bench-live bench-ns3 wheel deb readme lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -131,6 +131,22 @@ bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instruct
 	pathloom bench sim --fabric fat-tree:k=16$(comma)rate=1Gbps$(comma)delay=1us$(comma)buffer=100 --duration 300ms
 	$(call say,The controller: answers and path set-ups a second$(comma) compared with ovs-testcontroller and os-ken)
 	pathloom bench controller --schemes spt$(comma)ecmp$(comma)hedera$(comma)ofpt
+
+# The machine may run an etcd of its own at the usual ports.
+BENCH_ETCD := http://127.0.0.1:23791
+BENCH_PEER := http://127.0.0.1:23792
+
+bench-cluster: build  ## Measure what several controllers cost: answers and paths with and without [cluster], and reading the state
+	scripts/prepare.sh cluster
+	$(call say,The controller with and without an etcd$(comma) by turns)
+	folder="$$(mktemp -d)"; \
+	etcd --data-dir "$$folder" --quota-backend-bytes 4294967296 \
+	    --listen-client-urls $(BENCH_ETCD) --advertise-client-urls $(BENCH_ETCD) --listen-peer-urls $(BENCH_PEER) \
+	    --initial-advertise-peer-urls $(BENCH_PEER) --initial-cluster default=$(BENCH_PEER) 2> "$$folder/log" & \
+	trap "kill $$!; wait $$! || true; rm -r $$folder" EXIT; \
+	until etcdctl --endpoints $(BENCH_ETCD) endpoint health &> "$$folder/health"; do sleep 0.2; kill -0 $$!; done; \
+	kill -0 $$!; \
+	pathloom bench controller cluster $(BENCH_ETCD)
 
 bench-ns3: build  ## Compare the simulator with ns-3: goodput and queues of TCP, and speed (installs libns3-dev; about 5 minutes)
 	scripts/prepare.sh ns3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tools that a target needs: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `ns3`, `lab`,
-# `page` or `judges`.
+# Installs the tools that a target needs: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `cluster`, `ns3`,
+# `lab`, `page` or `judges`.
 # Debian packages are installed only if they are missing, and only as root; otherwise the command to type is printed.
 # This script never downloads Rust.
 set -euo pipefail
@@ -34,6 +34,11 @@ need_frr() {  # Debian starts the services that it installs. These daemons run i
     fi
 }
 
+need_etcd() {
+    command -v etcd >/dev/null || need_packages "etcd, by which controllers choose the one that leads" etcd-server
+    command -v etcdctl >/dev/null || need_packages "etcdctl, which saves and restores etcd" etcd-client
+}
+
 at_least() {  # at_least 1.85 1.95.0
     [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
@@ -48,7 +53,8 @@ need_python() {
 }
 
 need_rust() {
-    local least=1.85 candidate version
+    local least candidate version
+    least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
     if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
         give_up "cargo is in ~/.cargo/bin, but not on the PATH; type: . ~/.cargo/env"
     fi
@@ -72,7 +78,6 @@ build)
     need_rust
     ;;
 hostd)
-    at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the host agent and the live switch need cargo 1.87 or later"
     # Without clang, the agent is built too, but it reads the kernel's socket list and neither paces nor holds.
     compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || (need_packages "clang, for BPF programs of the host agent and the live switch" clang) ||
         say "continuing without clang: the host agent neither paces nor holds, and the live switch does not start"
@@ -89,6 +94,9 @@ bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
     command -v ovs-testcontroller >/dev/null ||
         need_packages "ovs-testcontroller, which is compared with Pathloom's controller" openvswitch-testcontroller
+    ;;
+cluster)
+    need_etcd
     ;;
 ns3)
     command -v make >/dev/null || need_packages "make" make
@@ -109,8 +117,7 @@ lab)
     command -v mn >/dev/null || need_packages "Mininet, which is tested with the controller" mininet
     command -v mptcpize >/dev/null || need_packages "mptcpize, which makes ordinary programs use MPTCP" mptcpize
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
-    command -v etcd >/dev/null || need_packages "etcd, by which controllers choose the one that leads" etcd-server
-    command -v etcdctl >/dev/null || need_packages "etcdctl, which saves and restores etcd" etcd-client
+    need_etcd
     command -v curl >/dev/null || need_packages "curl, which asks etcd" curl
     command -v globus-gridftp-server >/dev/null && command -v globus-url-copy >/dev/null ||
         need_packages "GridFTP, whose streams get paths" globus-gridftp-server-progs globus-gass-copy-progs
@@ -126,6 +133,6 @@ judges)
     command -v chromium >/dev/null || need_packages "Chromium, which checks the layout of reports" chromium fonts-dejavu-core
     ;;
 *)
-    give_up "usage: prepare.sh build|hostd|package|web|bench|ns3|lab|page|judges"
+    give_up "usage: prepare.sh build|hostd|package|web|bench|cluster|ns3|lab|page|judges"
     ;;
 esac

@@ -34,6 +34,10 @@ K4 = f"fat-tree:k=4,{CABLE}"
 NOBODY = "tcp:127.0.0.1:9"
 QUIET = "move:period=1h"
 """Scheme in which every labelled flow gets its own path and stays on it."""
+TTL_S = 10
+"""With the usual lease of 2 s, a busy machine may let a leader miss it, and another one leads without a fault."""
+LEADS = "this controller leads"
+"""What the log of a controller says when it becomes the leader."""
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 """Constants of Linux (linux/sockios.h, linux/if.h)."""
@@ -130,11 +134,15 @@ class Live:
     # --- tables of the switches
 
     def state(self) -> dict[str, dict[int, list[str]]]:
-        """Returns all rules, groups and meters, except the rules that exist for a quarter of a second in each sweep."""
+        """Returns all rules, groups and meters that do not come and go by themselves.
+
+        Some rules exist for a quarter of a second in each sweep. Those for ARP of a known host come when it is heard.
+        """
         found = {verb: self.switches.dump(verb) for verb in ("dump-flows", "dump-groups", "dump-meters")}
-        rules = {
-            node: [line for line in lines if "hard_timeout=" not in line] for node, lines in found["dump-flows"].items()
-        }
+        passing = re.compile("hard_timeout=|arp_sha=")
+        rules = {}
+        for node, lines in found["dump-flows"].items():
+            rules[node] = [line for line in lines if not passing.search(line)]
         return {**found, "dump-flows": rules}
 
     def flow_rules(self, protocol: str = "udp") -> dict[tuple[str, int], dict[int, list[str]]]:

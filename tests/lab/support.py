@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +47,13 @@ def measured(name: str, unit: str, value: float, control: float, of: str) -> Non
     """Records a measurement beside its control from the same run; `of` says what the control is."""
     row = {"name": name, "unit": unit, "value": float(value), "control": float(control), "of": of}
     FIGURES.append(json.dumps(row))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in listening]
 
 
 def loop_share(seconds: float = 0.5) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +20,11 @@ def test_a_scheme_in_python_places_flows_on_real_switches(tmp_path: Path) -> Non
     options = ["--duration", "6s", "--runs", "1", "--worlds", "lab", "--lab", "controller=pathloom"]
     content = compared(*traffic, *options, "--event-log", str(log), verb="run")
     (live,) = content["schemes"]
-    # Each of the 16 flows of the pattern gets a path of its own.
-    assert live["control"]["routes"] == 16
-    assert '"ask"' in log.read_text(encoding="utf-8")
+    # Each of the 16 flows of the pattern gets a path of its own. On a busy machine, probes of cables may be late. Then
+    # a flow leaves a cable that is taken for dead, and gets another path.
+    assert live["control"]["routes"] >= 16
+    asked = re.findall(r'"ask":\{"event":\{"route_confirmed":\{"flow":(\d+)', log.read_text(encoding="utf-8"))
+    assert len(set(asked)) == 16
     # A replay has the answers from the log. It starts the process only for its needs.
     config = tmp_path / "controller.toml"
     config.write_text(

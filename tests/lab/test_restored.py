@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
+import threading
+import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from live import K4, QUIET, permutation, spoil, until
+from live import K4, LEADS, QUIET, permutation, spoil, until
 from pathloom.lab import system
 from pathloom.lab.members import Members
 from pathloom.lab.members import name as name_of
 from pathloom.native import program
+from support import free_ports
 from test_members import three
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-LEADS = "this controller leads"
 
 
 def etcds(members: Members) -> list[int]:
@@ -110,13 +113,6 @@ def test_controllers_go_on_after_etcd_is_restored_from_a_backup(name: str) -> No
         assert len(set(flows)) == len(flows) >= len(pairs)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on."""
-    with ExitStack() as stack:
-        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in listening]
-
-
 @contextmanager
 def etcd_with(folder: Path, port: int, peer_port: int) -> Iterator[str]:
     """An etcd with the example of a configuration, at another address. Yields its URL."""
@@ -173,3 +169,43 @@ def test_a_controller_does_not_lead_with_keys_of_a_later_version(tmp_path: Path)
         finally:
             controller.kill()
             controller.wait()
+
+
+@contextmanager
+def late(url: str, delay_s: float) -> Iterator[str]:
+    """Passes requests on to an etcd, and each answer back after a delay. Yields its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with urllib.request.urlopen(urllib.request.Request(url + self.path, body)) as answer:
+                said = answer.read()
+            time.sleep(delay_s)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_request(self, *_: object) -> None:
+            """Prints nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_slow_etcd_is_waited_for_after_it_was_restored(tmp_path: Path) -> None:
+    port, peer_port = free_ports(2)
+    # A controller with this lease waits 0.33 s for an answer, so that it can try again before the lease ends.
+    with etcd_with(tmp_path, port, peer_port) as url, late(url, 0.5) as slow:
+        config = tmp_path / "controller.toml"
+        config.write_text(
+            f'[fabric]\nspec = "{K4}"\n[listen]\nunix = "{tmp_path}/switches.sock"\n'
+            f'[cluster]\nendpoints = ["{slow}"]\nname = "c0"\nttl = "2s"\n',
+            encoding="utf-8",
+        )
+        command = [program(), "restored", str(config), "20"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the next start has the number 1001" in done.stdout

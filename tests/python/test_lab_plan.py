@@ -32,6 +32,20 @@ from pathloom.lab.transfers import Transfer, count
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 
 
+def test_cables_whose_probes_were_late_are_named_once(tmp_path: Path) -> None:
+    late = "WARN pathloom_controller::hub: no probe gets through a cable, although its ports are up; it is not used"
+    lines = [f'{late} a="{a}" b="a0 port 1"' for a in ("t0 port 3", "t1 port 3", "t0 port 3")]
+    earlier = [f'{late} a="t9 port 3" b="a0 port 1"', "INFO the controller runs"]
+    (tmp_path / "controller.log").write_text("\n".join([*earlier, *lines]), encoding="utf-8")
+    cables = controller.cables_without_probes(tmp_path)
+    assert cables == ["t0 port 3 to a0 port 1", "t1 port 3 to a0 port 1"]
+    assert controller.without_probes_text(cables) == (
+        "flows left 2 cables without a fault, because their probes were late or lost "
+        "(t0 port 3 to a0 port 1, t1 port 3 to a0 port 1): the machine is too busy for the lab"
+    )
+    assert "(c0, c1, c2, ...)" in controller.without_probes_text(["c0", "c1", "c2", "c3"])
+
+
 def simulation(scheme: str, traffic: str = "hadoop:load=0.3") -> _core.Simulation:
     settings: dict[str, Any] = {
         "fabric": K4, "fabric_text": None, "traffic": traffic, "scheme": scheme, "transport": None, "control": None,

@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod etcd;
+pub mod format;
 mod member;
 pub mod model;
 mod position;

@@ -1,6 +1,7 @@
 //! One member of a cluster, as a state machine.
 
 use crate::etcd::{Answer, Body, Change, Condition, Failure, KeyValue, Keys, LeaseId, Operation, Request, Transaction};
+use crate::format;
 use crate::position::{Leader, Position, Token};
 use pathloom_model::Nanos;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,18 +23,31 @@ pub struct Settings {
     /// By how much the clocks of a member and of etcd may run apart, in thousandths. A leader counts its lease as over so
     /// much earlier.
     pub drift_permille: u64,
+    /// The newest format of the keys that it knows ([`format`]).
+    pub format: u32,
 }
 
 impl Settings {
     /// Settings with the default allowance for clocks, which is a tenth. Clocks of computers run apart by less than a
     /// thousandth. The rest is for the time between a look at the clock and what is done then.
     pub fn new(name: &str, prefix: &str, ttl_s: u64) -> Settings {
-        Settings { name: name.to_owned(), prefix: prefix.to_owned(), ttl_s, drift_permille: 100 }
+        Settings {
+            name: name.to_owned(),
+            prefix: prefix.to_owned(),
+            ttl_s,
+            drift_permille: 100,
+            format: format::FORMAT,
+        }
     }
 
     /// The key of the leader.
     pub fn leader_key(&self) -> String {
         format!("{}leader", self.prefix)
+    }
+
+    /// The key of the format of all keys.
+    pub fn format_key(&self) -> String {
+        format!("{}format", self.prefix)
     }
 
     fn beat(&self) -> Nanos {
@@ -88,6 +102,8 @@ pub enum Output {
         /// The revision that it has now.
         to: u64,
     },
+    /// The member does not know the format of the keys, so it does not lead. This is what the key of the format says.
+    UnknownFormat(String),
 }
 
 /// What an answer is for.
@@ -126,6 +142,10 @@ pub struct Member {
     known_at: u64,
     /// Whether etcd's revision is less than what was known before.
     went_back: bool,
+    /// Revision of the last change of the format of the keys, when the member last knew that format; 0: there was no key.
+    format_at: u64,
+    /// What the key of the format says, if the member does not know that.
+    unknown_format: Option<String>,
     position: Position,
     since: Nanos,
     last_answer: Option<Nanos>,
@@ -148,6 +168,8 @@ impl Member {
             leader: None,
             known_at: 0,
             went_back: false,
+            format_at: 0,
+            unknown_format: None,
             position: Position::Follow { leader: None },
             since: now,
             last_answer: None,
@@ -251,15 +273,19 @@ impl Member {
         self.request(Purpose::Grant, Request::Grant { ttl_s: self.settings.ttl_s });
     }
 
-    /// Becomes the leader if there is none, and otherwise reads who leads.
+    /// Becomes the leader if there is none and the format of the keys is the known one, and otherwise reads both keys. The
+    /// format is a condition, because another leader may change it while this member stands still or is cut off.
     fn campaign(&mut self) {
         let Some(Lease { id, .. }) = self.lease.filter(|_| !self.stopped) else { return };
         let key = self.settings.leader_key();
         let put = Operation::Put { key: key.clone(), value: self.settings.name.clone().into_bytes(), lease: Some(id) };
         let transaction = Transaction {
-            conditions: vec![Condition::Created { key: key.clone(), at: 0 }],
+            conditions: vec![
+                Condition::Created { key: key.clone(), at: 0 },
+                Condition::Changed { key: self.settings.format_key(), at: self.format_at },
+            ],
             then: vec![put],
-            otherwise: vec![Operation::Range(Keys::One(key))],
+            otherwise: [key, self.settings.format_key()].map(|key| Operation::Range(Keys::One(key))).into(),
         };
         let purpose = Purpose::Campaign { lease: id, known_at: self.known_at };
         self.request(purpose, Request::Transact(transaction));
@@ -327,13 +353,36 @@ impl Member {
             self.known_at = revision;
             if held {
                 self.owner(&self.settings.name.clone(), revision, Some(lease));
-            } else if let Some(key) = found.into_iter().flatten().next() {
-                self.owner(&String::from_utf8_lossy(&key.value), key.create_revision, key.lease);
+            } else {
+                let mut keys = found.into_iter().map(|keys| keys.into_iter().next());
+                match keys.next().flatten() {
+                    Some(key) => self.owner(&String::from_utf8_lossy(&key.value), key.create_revision, key.lease),
+                    None => (self.won, self.leader) = (None, None),
+                }
+                self.learn_format(keys.next().flatten());
             }
         }
         if self.watch.is_none() && !self.stopped {
             let (keys, from) = (Keys::One(self.settings.leader_key()), revision + 1);
             self.watch = Some(self.request(Purpose::Other, Request::Watch { keys, from }));
+        }
+    }
+
+    /// Notes the format of the keys. If it is another one than before and nobody leads, the member tries at once again.
+    fn learn_format(&mut self, key: Option<KeyValue>) {
+        let is_known = format::of_key(key.as_ref()).is_some_and(|format| format <= self.settings.format);
+        let at = key.as_ref().map_or(0, |key| key.mod_revision);
+        if is_known {
+            self.unknown_format = None;
+            if std::mem::replace(&mut self.format_at, at) != at && self.won.is_none() && self.leader.is_none() {
+                self.campaign();
+            }
+            return;
+        }
+        let says = key.map(|key| String::from_utf8_lossy(&key.value).into_owned());
+        if says != self.unknown_format {
+            self.outputs.extend(says.clone().map(Output::UnknownFormat));
+            self.unknown_format = says;
         }
     }
 
@@ -374,7 +423,10 @@ impl Member {
         let is_confirmed = self.lease.is_some_and(|lease| self.now < lease.ends);
         let next = match (self.won, self.position.token()) {
             (Some(token), _) if is_confirmed => Position::Lead { token },
-            (_, Some(token)) if self.leader.is_none() && !self.stopped => Position::Unconfirmed { token },
+            // Only a later leader can have changed the format.
+            (_, Some(token)) if self.leader.is_none() && self.unknown_format.is_none() && !self.stopped => {
+                Position::Unconfirmed { token }
+            }
             _ => Position::Follow { leader: self.leader.clone() },
         };
         self.set_position(next);

@@ -4,3 +4,4 @@ mod hosts;
 mod restored;
 mod scene;
 mod takeover;
+mod versions;

@@ -1,6 +1,7 @@
 //! Three members, an etcd, switches that know roles, and agents of hosts, in virtual time; and what must never happen.
 
 use crate::hosts::{Hosts, HOSTS};
+use crate::versions::{Versions, CARDS_EVERY, NEWEST};
 use pathloom_cluster::model::{Timing, World};
 use pathloom_cluster::{Input, Position, Settings, Token};
 use pathloom_model::Nanos;
@@ -51,8 +52,8 @@ pub enum Fault {
     EtcdSlow(bool),
     EtcdElects,
     Compact,
-    /// A member is told to stop, and starts again, as in an upgrade.
-    Upgrade(usize),
+    /// A member is told to stop, and starts again, as in an upgrade or back. Its version knows formats of the keys up to this one.
+    Upgrade(usize, u32),
     /// The process of whoever leads is killed.
     KillLeader,
     /// The process of whoever leads stands still.
@@ -80,6 +81,7 @@ pub struct Scene {
     pub world: World,
     pub switches: Vec<Device>,
     pub hosts: Hosts,
+    pub versions: Versions,
     pub violations: Vec<String>,
     /// Rules that each switch has accepted by the election of their leader.
     pub accepted: BTreeMap<(usize, u64), u64>,
@@ -90,6 +92,7 @@ pub struct Scene {
     newest: [u64; SWITCHES],
     masters: BTreeMap<(usize, u64), usize>,
     next_write: Nanos,
+    next_cards: Nanos,
     now: Nanos,
     rng: Pcg64,
 }
@@ -103,6 +106,7 @@ impl Scene {
             world: World::new(settings, timing, seed),
             switches: (0..SWITCHES).map(|number| Device::new(number as u64 + 1, 4, faults.clone())).collect(),
             hosts: Hosts::new(seed),
+            versions: Versions::default(),
             violations: Vec::new(),
             accepted: BTreeMap::new(),
             drivers: Default::default(),
@@ -111,6 +115,7 @@ impl Scene {
             newest: [0; SWITCHES],
             masters: BTreeMap::new(),
             next_write: Nanos::ZERO,
+            next_cards: Nanos::ZERO,
             now: Nanos::ZERO,
             rng: Pcg64::seed_from_u64(seed ^ 0x5eed),
         }
@@ -151,11 +156,12 @@ impl Scene {
             }
             Fault::EtcdFull(is_full) => self.world.etcd.is_full = is_full,
             Fault::EtcdSlow(is_slow) => self.world.timing.channel = if is_slow { SLOW_ETCD } else { ETCD },
-            Fault::Upgrade(member) => {
+            Fault::Upgrade(member, format) => {
                 // What it sends before it ends arrives.
                 self.world.stop(member);
                 self.decide();
                 self.kill(member);
+                self.versions.install(&mut self.world, member, format);
                 self.world.start(member);
             }
             Fault::EtcdElects => self.world.etcd.change_leader(self.now),
@@ -194,6 +200,10 @@ impl Scene {
         self.apply(Fault::EtcdFull(false));
         self.apply(Fault::EtcdSlow(false));
         self.apply(Fault::EtcdAnswers(true));
+        // If no member knows the format of the keys, an operator must upgrade one.
+        if (0..MEMBERS).all(|member| self.versions.is_too_old(&self.world, member)) {
+            self.apply(Fault::Upgrade(0, NEWEST));
+        }
     }
 
     pub fn run_for(&mut self, time: Nanos) {
@@ -206,7 +216,7 @@ impl Scene {
                 .filter(|(_, channel)| !channel.is_cut)
                 .filter_map(|(_, channel)| channel.waiting.front().map(|&(at, ..)| at));
             let next = arrivals.chain(self.world.poll_timeout()).chain(self.hosts.poll_timeout());
-            let next = next.chain([self.next_write]).min().unwrap_or(end);
+            let next = next.chain([self.next_write, self.next_cards]).min().unwrap_or(end);
             if next > end {
                 break;
             }
@@ -217,6 +227,10 @@ impl Scene {
             if self.now >= self.next_write {
                 self.next_write = self.now + WRITES_EVERY;
                 (0..MEMBERS).for_each(|member| self.write(member));
+            }
+            if self.now >= self.next_cards {
+                self.next_cards = self.now + CARDS_EVERY;
+                (0..MEMBERS).for_each(|member| self.versions.say(&mut self.world, member));
             }
             self.check_leaders();
         }
@@ -230,6 +244,8 @@ impl Scene {
         if leaders.len() > 1 {
             self.violations.push(format!("{:?}: members {leaders:?} lead", self.now));
         }
+        let unable = leaders.into_iter().filter_map(|member| self.versions.misread(&self.world, member));
+        self.violations.extend(unable);
     }
 
     /// Drivers take the decisions of their members.
@@ -242,6 +258,9 @@ impl Scene {
             if self.drivers[member].token != token {
                 self.drivers[member].token = token;
                 self.drivers[member].roles = Default::default();
+                if let Some(token) = token {
+                    self.versions.agree(&mut self.world, member, token);
+                }
                 self.write(member);
             }
         }
@@ -382,6 +401,7 @@ pub fn draw(seed: u64, count: usize, time: Nanos, fastest_permille: i64) -> Vec<
         let until = at + Nanos(rng.random_range(ms(50).0..ms(6000).0));
         let (member, switch) = (rng.random_range(0..MEMBERS), rng.random_range(0..SWITCHES));
         let speed = rng.random_range(-fastest_permille..=fastest_permille);
+        let format = rng.random_range(1..=NEWEST);
         let pair = match rng.random_range(0..16) {
             0 => [Fault::Kill(member), Fault::Start(member)],
             1 => [Fault::KillLeader, Fault::KillLeader],
@@ -399,9 +419,9 @@ pub fn draw(seed: u64, count: usize, time: Nanos, fastest_permille: i64) -> Vec<
             _ => {
                 faults.extend((1..MEMBERS).map(|later| {
                     let one = (member + later) % MEMBERS;
-                    (at + Nanos((until - at).0 * later as u64 / MEMBERS as u64), Fault::Upgrade(one))
+                    (at + Nanos((until - at).0 * later as u64 / MEMBERS as u64), Fault::Upgrade(one, format))
                 }));
-                [Fault::Upgrade(member), Fault::EtcdElects]
+                [Fault::Upgrade(member, format), Fault::EtcdElects]
             }
         };
         faults.extend([(at, pair[0]), (until, pair[1])]);

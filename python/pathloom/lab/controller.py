@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pathloom.errors import ToolError
@@ -210,6 +210,22 @@ def final_counts(directory: Path) -> dict[str, int]:
     said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(said) if "the rules stay" in line), "")
     return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", last)}
+
+
+def cables_without_probes(directory: Path) -> list[str]:
+    """Returns the cables that the last controller ceased to use because no probe got through, as `a to b`."""
+    said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace")
+    # The log also has the controllers of earlier runs.
+    last = said.rpartition("the controller runs")[2]
+    ends = re.findall(r'no probe gets through a cable.* a="([^"]*)" b="([^"]*)"', last)
+    return list(dict.fromkeys(f"{a} to {b}" for a, b in ends))
+
+
+def without_probes_text(cables: Sequence[str]) -> str:
+    """Describes what `cables_without_probes` means in a run without faults."""
+    many, their = ("1 cable", "its") if len(cables) == 1 else (f"{len(cables)} cables", "their")
+    why = f"because {their} probes were late or lost ({', '.join(cables[:3])}{', ...' if len(cables) > 3 else ''})"
+    return f"flows left {many} without a fault, {why}: the machine is too busy for the lab"
 
 
 def replay(directory: Path) -> str:

@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,29 @@ _started: dict[Path, subprocess.Popen[bytes]] = {}
 def name(number: int) -> str:
     """The name of a controller."""
     return f"c{number}"
+
+
+def election_timeout_ms(ttl_s: int) -> int:
+    """Etcd's own leader is replaced in half of the time of a lease, as with its defaults and the usual lease."""
+    return 500 * ttl_s
+
+
+def etcd_command(own_name: str, data: Path, client: str, peers: Mapping[str, str], timeout_ms: int) -> list[str]:
+    """The command of an etcd of a cluster. `peers`: URLs by name, its own included; `timeout_ms`: of its elections."""
+    words = {
+        "name": own_name,
+        "data-dir": str(data),
+        "listen-client-urls": client,
+        "advertise-client-urls": client,
+        "listen-peer-urls": peers[own_name],
+        "initial-advertise-peer-urls": peers[own_name],
+        "initial-cluster": ",".join(f"{one}={url}" for one, url in peers.items()),
+        "heartbeat-interval": str(timeout_ms // 10),
+        "election-timeout": str(timeout_ms),
+        "auto-compaction-mode": "periodic",
+        "auto-compaction-retention": "5m",
+    }
+    return ["etcd", *(f"--{key}={value}" for key, value in words.items())]
 
 
 class Members:
@@ -113,23 +136,11 @@ class Members:
 
     def start_etcd(self, number: int) -> None:
         """Starts an etcd, which keeps its data over a restart."""
-        own = f"http://{self.address(number)}"
-        peers = ",".join(f"{name(one)}=http://{self.address(one)}:{_PEERS}" for one in self.numbers)
-        words = {
-            "name": name(number),
-            "data-dir": str(self.directory / f"{name(number)}.etcd"),
-            "listen-client-urls": f"{own}:{_CLIENTS}",
-            "advertise-client-urls": f"{own}:{_CLIENTS}",
-            "listen-peer-urls": f"{own}:{_PEERS}",
-            "initial-advertise-peer-urls": f"{own}:{_PEERS}",
-            "initial-cluster": peers,
-            # etcd's own leader is replaced in half of the time of a lease, as with its defaults and the usual lease.
-            "heartbeat-interval": str(self.ttl_s * 50),
-            "election-timeout": str(self.ttl_s * 500),
-            "auto-compaction-mode": "periodic",
-            "auto-compaction-retention": "5m",
-        }
-        self._run(number, ["etcd", *(f"--{key}={value}" for key, value in words.items())], self.etcd_log(number))
+        own = name(number)
+        peers = {name(one): f"http://{self.address(one)}:{_PEERS}" for one in self.numbers}
+        client = f"http://{self.address(number)}:{_CLIENTS}"
+        command = etcd_command(own, self.directory / f"{own}.etcd", client, peers, election_timeout_ms(self.ttl_s))
+        self._run(number, command, self.etcd_log(number))
 
     def etcd_log(self, number: int) -> Path:
         """The log of an etcd."""

@@ -352,6 +352,8 @@ class LabExecution:
             raise ToolError("the controller did not exit normally, and has not logged its counts")
         if self.event_log:
             write_atomically(Path(self.event_log), partial(shutil.copyfile, lab.directory / controller.EVENTS))
+        if not self.settings.faults and (cables := controller.cables_without_probes(lab.directory)):
+            self._note([controller.without_probes_text(cables)])
         said = controller.final_counts(lab.directory)
         return {
             "messages": controller.messages(lab.directory, began_ns),

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Time after which the driver of a member gives up a request.
 const GIVES_UP_AFTER: Nanos = Nanos::from_millis(700);
+/// Number of requests that are not of a member. Members begin with 1.
+const OF_DRIVER: RequestId = RequestId(0);
 
 /// A clock that runs at its own speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -89,6 +91,8 @@ pub struct World {
     decisions: VecDeque<(usize, Position)>,
     /// The members that have noticed that etcd's revision went back, from which revision and to which one.
     pub went_back: Vec<(usize, u64, u64)>,
+    /// The members that do not know the format of the keys, and what the key says.
+    pub unknown_formats: Vec<(usize, String)>,
     rng: Pcg64,
 }
 
@@ -117,6 +121,7 @@ impl World {
             events: 0,
             decisions: VecDeque::new(),
             went_back: Vec::new(),
+            unknown_formats: Vec::new(),
             rng: Pcg64::seed_from_u64(seed),
         };
         (0..world.nodes.len()).for_each(|node| world.start(node));
@@ -137,6 +142,16 @@ impl World {
     pub fn leads(&self, node: usize) -> bool {
         let Node { member, clock, .. } = &self.nodes[node];
         member.as_ref().is_some_and(|member| member.leads_at(clock.at(self.now)))
+    }
+
+    /// What the clock of a member shows.
+    pub fn shown(&self, node: usize) -> Nanos {
+        self.nodes[node].clock.at(self.now)
+    }
+
+    /// The settings of a member. Changed ones apply when it starts anew.
+    pub fn settings(&mut self, node: usize) -> &mut Settings {
+        &mut self.settings[node]
     }
 
     /// Whether a member is paused.
@@ -265,14 +280,24 @@ impl World {
             match output {
                 Output::Position(position) => self.decisions.push_back((node, position)),
                 Output::WentBack { from, to } => self.went_back.push((node, from, to)),
+                Output::UnknownFormat(format) => self.unknown_formats.push((node, format)),
                 Output::Request { id, request } => {
                     let life = self.nodes[node].life;
-                    let at = self.now + self.draw();
-                    self.plan(at, Event::AtEtcd { node, life, id, request });
+                    self.ask(node, id, request);
                     self.plan(self.now + GIVES_UP_AFTER, Event::GivesUp { node, life, id });
                 }
             }
         }
+    }
+
+    fn ask(&mut self, node: usize, id: RequestId, request: Request) {
+        let at = self.now + self.draw();
+        self.plan(at, Event::AtEtcd { node, life: self.nodes[node].life, id, request });
+    }
+
+    /// The driver of a member sends etcd a request of its own. It needs no answer.
+    pub fn send(&mut self, node: usize, request: Request) {
+        self.ask(node, OF_DRIVER, request);
     }
 
     fn draw(&mut self) -> Nanos {

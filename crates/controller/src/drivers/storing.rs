@@ -51,20 +51,32 @@ impl SavedState {
     /// Reads what etcd had. Every version can read what was out of service.
     pub(crate) fn read(bytes: Option<&[u8]>) -> SavedState {
         let Some(bytes) = bytes else { return SavedState::default() };
-        let saved: Saved<serde_json::Value> = match serde_json::from_slice(bytes) {
-            Ok(saved) => saved,
+        // The next leader waits for this, so the state of its own version is read in one pass.
+        match serde_json::from_slice::<Saved<Snapshot>>(bytes) {
+            Ok(saved) => {
+                SavedState::of(saved, |snapshot| Stored { drains: Some(snapshot.drains()), snapshot: Some(snapshot) })
+            }
+            Err(problem) => SavedState::read_other(bytes, &problem),
+        }
+    }
+
+    /// Reads what is readable of the state of another version.
+    fn read_other(bytes: &[u8], problem: &serde_json::Error) -> SavedState {
+        match serde_json::from_slice::<Saved<serde_json::Value>>(bytes) {
+            Ok(saved) => {
+                tracing::warn!(%problem, "the snapshot in etcd is of another version; the rules in the switches are adopted");
+                let drains = |snapshot| serde_json::from_value(snapshot).ok();
+                SavedState::of(saved, |snapshot| Stored { snapshot: None, drains: drains(snapshot) })
+            }
             Err(problem) => {
                 tracing::warn!(%problem, "the state in etcd cannot be read; the rules in the switches are adopted");
-                return SavedState::default();
+                SavedState::default()
             }
-        };
-        let Saved { snapshot, hosts, wiring, unknown } = saved;
-        let drains = serde_json::from_value(snapshot.clone()).ok();
-        let snapshot = serde_json::from_value::<Snapshot>(snapshot);
-        if let Err(problem) = &snapshot {
-            tracing::warn!(%problem, "the snapshot in etcd is of another version; the rules in the switches are adopted");
         }
-        SavedState { stored: Stored { snapshot: snapshot.ok(), drains }, hosts: hosts_of(hosts), wiring, unknown }
+    }
+
+    fn of<S>(Saved { snapshot, hosts, wiring, unknown }: Saved<S>, stored: impl FnOnce(S) -> Stored) -> SavedState {
+        SavedState { stored: stored(snapshot), hosts: hosts_of(hosts), wiring, unknown }
     }
 }
 

@@ -37,6 +37,11 @@ impl Client {
     pub fn new(settings: CheckedCluster) -> Client {
         // Two waits fit between two heartbeats.
         let patience = Duration::from_secs(settings.member.ttl_s) / 6;
+        Client::with_patience(settings, patience)
+    }
+
+    /// A client that waits as long as this for a connection, and for an answer.
+    pub fn with_patience(settings: CheckedCluster, patience: Duration) -> Client {
         Client { settings, current: Cell::new(0), token: RefCell::new(None), patience }
     }
 

@@ -1,9 +1,9 @@
 //! The driver of this controller's member: a task with a clock that sends its requests to etcd.
 
 use super::client::Client;
-use super::format::{self, FORMAT};
 use crate::drivers::clock::Clock;
 use pathloom_cluster::etcd::{Failure, Request};
+use pathloom_cluster::format::FORMAT;
 use pathloom_cluster::{Input, Member, Output, Position, RequestId, Settings};
 use pathloom_model::Nanos;
 use std::cell::RefCell;
@@ -14,8 +14,6 @@ use tokio::time::{sleep, timeout};
 
 /// Time between two log lines that say the same of etcd.
 const SAYS_AGAIN_AFTER: Nanos = Nanos::from_secs(60);
-/// Time between two looks at the format of the keys.
-const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long a stop waits until etcd has ended the lease, so that another controller leads at once.
 const STOP: Duration = Duration::from_millis(500);
 
@@ -32,8 +30,8 @@ impl Election {
         let (inputs, received) = unbounded_channel();
         let (decided, positions) = unbounded_channel();
         let (end, ended) = unbounded_channel();
-        let (member, complaints) = (Member::new(settings.clone(), clock.now()), Rc::default());
-        let driver = Driver { member, settings, client, clock, inputs: inputs.clone(), decided, complaints };
+        let (member, complaints) = (Member::new(settings, clock.now()), Rc::default());
+        let driver = Driver { member, client, clock, inputs: inputs.clone(), decided, complaints };
         tokio::task::spawn_local(async move {
             driver.run(received).await;
             drop(end);
@@ -63,7 +61,6 @@ impl Election {
 
 struct Driver {
     member: Member,
-    settings: Settings,
     client: Rc<Client>,
     clock: Clock,
     inputs: UnboundedSender<Input>,
@@ -96,11 +93,6 @@ impl Complaints {
 impl Driver {
     /// Runs until the member has left the cluster.
     async fn run(mut self, mut received: UnboundedReceiver<Input>) {
-        tokio::select! {
-            () = self.await_known_format() => {}
-            // It has not taken part yet.
-            _ = received.recv() => return,
-        }
         loop {
             tokio::select! {
                 biased;
@@ -121,31 +113,14 @@ impl Driver {
                         to,
                         "etcd's revision went back: etcd was restored from a backup; run `pathloom-controller restored FILE {from}`"
                     ),
-                    Output::Request { id, request } => self.send(id, request),
-                }
-            }
-        }
-    }
-
-    /// Waits until etcd answers and its keys have a format that this version knows. Only then the member may become the
-    /// leader.
-    async fn await_known_format(&self) {
-        let mut last = None;
-        loop {
-            match format::read(&self.client, &self.settings).await {
-                Ok(format) if format <= FORMAT => return,
-                Ok(format) if last != Some(format) => {
-                    last = Some(format);
-                    tracing::error!(
+                    Output::UnknownFormat(format) => tracing::error!(
                         format,
                         known = FORMAT,
                         "the keys in etcd are of a later version, so this controller does not lead; upgrade it"
-                    );
+                    ),
+                    Output::Request { id, request } => self.send(id, request),
                 }
-                Ok(_) => {}
-                Err(failure) => self.complaints.log(self.clock.now(), &failure),
             }
-            sleep(LOOKS_AGAIN_AFTER).await;
         }
     }
 

@@ -1,11 +1,11 @@
 //! What the members of a cluster say about themselves in etcd: a key for each, which it sets every two seconds.
 
 use super::client::Client;
-use super::format::{FIRST, FORMAT};
 use crate::config::{Authority, CheckedCluster, Leader, May};
 use crate::drivers::session::Shared;
 use crate::hub::gauges::{HandOver, MemberRow};
 use pathloom_cluster::etcd::{Body, Failure, KeyValue, Keys, Operation, Request, Transaction};
+use pathloom_cluster::format::FIRST;
 use pathloom_cluster::{Position, Settings};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -120,7 +120,7 @@ impl Members {
     async fn exchange(&self, client: &Client) -> Result<Vec<KeyValue>, Failure> {
         let CheckedCluster { api, paths, member, .. } = &self.cluster;
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let card = Card { api: api.clone(), paths: paths.clone(), version, format: FORMAT, at_s: now_s() };
+        let card = Card { api: api.clone(), paths: paths.clone(), version, format: member.format, at_s: now_s() };
         let value = serde_json::to_vec(&card).map_err(|why| Failure::Other(why.to_string()))?;
         let key = format!("{}{}", members_prefix(member), member.name);
         let then = vec![

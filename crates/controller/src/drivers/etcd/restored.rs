@@ -20,6 +20,8 @@ const AT_A_TIME: u64 = 64;
 const STARTS: u16 = 1000;
 /// What members read as the name of the leader meanwhile. No member can have it.
 const NOBODY: &[u8] = b"(restored)";
+/// How long an answer of etcd may take. An operator waits for the command, and no lease is renewed meanwhile.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a change is tried that another one has overtaken.
 const TRIES: u32 = 10;
 
@@ -39,7 +41,7 @@ pub struct Restored {
 /// # Errors
 /// Etcd does not answer, or refuses. The call can be repeated.
 pub(crate) async fn restored(cluster: &CheckedCluster, above: u64, say: impl Fn(u64)) -> Result<Restored, Failure> {
-    let (client, settings) = (Rc::new(Client::new(cluster.clone())), &cluster.member);
+    let (client, settings) = (Rc::new(Client::with_patience(cluster.clone(), PATIENCE)), &cluster.member);
     let mut revision = write_once(&client, settings).await?;
     let mut said = revision;
     while revision <= above {
