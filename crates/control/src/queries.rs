@@ -4,11 +4,13 @@ use crate::assignments::Assignments;
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
+use crate::defaults::route_rule;
 use crate::drain::{DrainError, Drains};
 use crate::durations::DurationHistogram;
 use crate::io::Target;
 use crate::reasons::Reason;
 use crate::switches::{Purpose, Session, Switch};
+use pathloom_model::rules::Rule;
 use pathloom_model::{Attachment, FiveTuple, LinkId, Nanos, NodeId, PortNo};
 use pathloom_scheme::{FlowId, Needs, State, View};
 use std::net::Ipv4Addr;
@@ -74,6 +76,13 @@ impl Controller {
     /// Number of rules that a switch should have, or should have had when its session ended.
     pub fn rules_at(&self, switch: NodeId) -> u32 {
         self.context.switches.get(switch.index()).map_or(0, Switch::rules)
+    }
+
+    /// The default routes of a switch, as far as they were sent. Empty before its rules were read for the first time.
+    pub fn default_routes(&self, switch: NodeId) -> impl Iterator<Item = Rule> + '_ {
+        let table = self.base.tables.get(switch.index());
+        let routes = table.into_iter().flat_map(|table| &table.defaults.routes);
+        routes.map(|&(prefix, choice)| route_rule(&self.context.config, prefix, choice))
     }
 
     /// The switch and the host with the largest number of rules of one host at one switch, among the switches that are

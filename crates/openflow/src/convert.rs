@@ -4,19 +4,21 @@
 //! matches no IP field, it applies to all packets. Copies to the controller are cut to [`COPY_BYTES`].
 
 use crate::action::Action;
-use crate::flow_match::{FlowMatch, ETH_IPV4, ETH_VLAN, VLAN_PRESENT};
+use crate::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4, ETH_VLAN, VLAN_PRESENT};
 use crate::header::{finish, start};
-use crate::instruction;
+use crate::instruction::{self, Instructions};
 use crate::message::{error, Kind};
 use crate::rule_bytes;
 use crate::{
-    Band, BucketMod, ErrorMessage, FlowMod, FlowRemoved, FlowStats, GroupCommand, GroupDesc, GroupMod, GroupType,
-    Message, MeterCommand, MeterConfig, MeterMod, PacketIn, TooLong, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED,
+    Band, BucketMod, ErrorMessage, FlowCommand, FlowMod, FlowRemoved, FlowStats, GroupCommand, GroupDesc, GroupMod,
+    GroupType, Message, MeterCommand, MeterConfig, MeterMod, PacketIn, TooLong, PORT_CONTROLLER, PORT_MAX,
+    SEND_FLOW_REMOVED,
 };
 use pathloom_model::rules::{
     Bucket, Group, GroupId, GroupKind, Match, Meter, MeterId, Refusal, Rule, RuleAction, RuleKey,
 };
 use pathloom_model::{PortNo, Prefix, PROTO_TCP, PROTO_UDP};
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 /// Length of a packet copy to the controller: Ethernet with a tag, the longest IPv4 header and the longest TCP header.
@@ -96,10 +98,12 @@ pub fn read_match(flow: &FlowMatch) -> Option<Match> {
     let strange = flow.has_unsupported
         || flow.vlan_tagged
         || flow.eth_dst.is_some()
+        || flow.to_station
         || flow.eth_src.is_some()
         || flow.arp_op.is_some()
         || flow.arp_spa.is_some()
         || flow.arp_tpa.is_some()
+        || flow.arp_sha.is_some()
         || flow.eth_type.is_some_and(|kind| kind != ETH_IPV4);
     if strange {
         return None;
@@ -233,10 +237,31 @@ pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<()
 pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), UnsupportedRule> {
     let matches = match_of(&key.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
-    FlowMod { table: key.table, command: crate::FlowCommand::DeleteStrict, priority: key.priority, ..FlowMod::NOTHING }
+    FlowMod { table: key.table, command: FlowCommand::DeleteStrict, priority: key.priority, ..FlowMod::NOTHING }
         .emit_fixed(out);
     matches.emit(out);
     Ok(finish(at, out)?)
+}
+
+/// Returns the rule that forwards ARP for the destination addresses of a route as the route forwards packets to them. It
+/// has no cookie, and the switch does not report its removal.
+///
+/// # Errors
+/// OpenFlow cannot express the actions.
+pub fn arp_route(route: &Rule) -> Result<FlowMod<'static>, UnsupportedRule> {
+    let instructions = Instructions { apply: Cow::Owned(actions_of(&route.actions)?), ..Instructions::default() };
+    Ok(FlowMod { instructions, ..arp_route_key(&route.key()) })
+}
+
+/// Returns the message that deletes the rule of [`arp_route`].
+pub fn arp_route_delete(route: &RuleKey) -> FlowMod<'static> {
+    FlowMod { command: FlowCommand::DeleteStrict, ..arp_route_key(route) }
+}
+
+fn arp_route_key(route: &RuleKey) -> FlowMod<'static> {
+    let arp_tpa = route.matches.dst.and_then(prefix);
+    let matches = FlowMatch { eth_type: Some(ETH_ARP), arp_tpa, ..FlowMatch::default() };
+    FlowMod { table: route.table, priority: route.priority, matches, ..FlowMod::NOTHING }
 }
 
 /// Returns the message that adds a group to a switch, or replaces it if it `exists`.

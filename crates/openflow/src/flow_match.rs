@@ -19,6 +19,8 @@ pub(crate) const ONF: u32 = 0x4f4e_4600;
 pub(crate) const TCP_FLAGS: u8 = 42;
 /// Number of tcp_flags in Nicira's class.
 const NICIRA_TCP_FLAGS: u8 = 34;
+/// Bit of an Ethernet address: it is a group of stations (IEEE 802-2014 §8.2.2).
+const GROUP_BIT: Mac = [1, 0, 0, 0, 0, 0];
 /// Bit of a VLAN field: the packet has a tag.
 pub const VLAN_PRESENT: u16 = 0x1000;
 /// Ethernet type of IPv4.
@@ -52,6 +54,7 @@ pub(crate) mod field {
     pub(crate) const ARP_OP: u8 = 21;
     pub(crate) const ARP_SPA: u8 = 22;
     pub(crate) const ARP_TPA: u8 = 23;
+    pub(crate) const ARP_SHA: u8 = 24;
 }
 
 /// The fields of a match. A field that is `None` matches everything. Pairs are (value, mask).
@@ -61,6 +64,8 @@ pub struct FlowMatch {
     pub in_port: Option<u32>,
     /// Destination Ethernet address.
     pub eth_dst: Option<Mac>,
+    /// Whether the destination must be a single station, not a group of stations. Not together with `eth_dst`.
+    pub to_station: bool,
     /// Source Ethernet address.
     pub eth_src: Option<Mac>,
     /// Ethernet type, after VLAN tags.
@@ -94,7 +99,9 @@ pub struct FlowMatch {
     /// ARP sender's IP address.
     pub arp_spa: Option<Ipv4Addr>,
     /// ARP target's IP address.
-    pub arp_tpa: Option<Ipv4Addr>,
+    pub arp_tpa: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// ARP sender's Ethernet address.
+    pub arp_sha: Option<Mac>,
     /// TCP flags in the form of the ONF's extension 109, which Open vSwitch accepts in OpenFlow 1.3.
     pub tcp_flags: Option<(u16, u16)>,
     /// Whether there is another field, or a mask on a field without masks here. Never written.
@@ -148,7 +155,15 @@ impl FlowMatch {
     fn basic(&mut self, number: u8, masked: bool, body: &mut Reader<'_>) -> Result<(), ParseError> {
         match number {
             field::IN_PORT => self.in_port = Some(body.u32()?),
-            field::ETH_DST => self.eth_dst = Some(body.array()?),
+            field::ETH_DST => {
+                let value = body.array()?;
+                if masked {
+                    self.to_station = (value, body.array()?) == ([0; 6], GROUP_BIT);
+                    self.has_unsupported |= !self.to_station;
+                    return ended(body);
+                }
+                self.eth_dst = Some(value);
+            }
             field::ETH_SRC => self.eth_src = Some(body.array()?),
             field::ETH_TYPE => self.eth_type = Some(body.u16()?),
             field::VLAN_VID => {
@@ -172,13 +187,14 @@ impl FlowMatch {
             field::SCTP_DST => self.sctp_dst = Some(body.u16()?),
             field::ARP_OP => self.arp_op = Some(body.u16()?),
             field::ARP_SPA => self.arp_spa = Some(Ipv4Addr::from(body.array::<4>()?)),
-            field::ARP_TPA => self.arp_tpa = Some(Ipv4Addr::from(body.array::<4>()?)),
+            field::ARP_TPA => self.arp_tpa = Some(prefix(body, masked)?),
+            field::ARP_SHA => self.arp_sha = Some(body.array()?),
             _ => {
                 self.has_unsupported = true;
                 return Ok(());
             }
         }
-        if masked && !matches!(number, field::IPV4_SRC | field::IPV4_DST) {
+        if masked && !matches!(number, field::IPV4_SRC | field::IPV4_DST | field::ARP_TPA) {
             self.has_unsupported = true;
             return Ok(());
         }
@@ -205,6 +221,11 @@ impl FlowMatch {
         if let Some(mac) = self.eth_dst {
             put_field(out, field::ETH_DST, &mac);
         }
+        if self.to_station {
+            out.put(&[0x80, 0, field::ETH_DST << 1 | 1, 12]);
+            out.put(&[0; 6]);
+            out.put(&GROUP_BIT);
+        }
         if let Some(mac) = self.eth_src {
             put_field(out, field::ETH_SRC, &mac);
         }
@@ -230,15 +251,7 @@ impl FlowMatch {
             put_field(out, field::IP_PROTO, &[proto]);
         }
         for (number, address) in [(field::IPV4_SRC, self.ipv4_src), (field::IPV4_DST, self.ipv4_dst)] {
-            match address {
-                Some((value, Ipv4Addr::BROADCAST)) => put_field(out, number, &value.octets()),
-                Some((value, mask)) => {
-                    out.put(&[0x80, 0, number << 1 | 1, 8]);
-                    out.put(&value.octets());
-                    out.put(&mask.octets());
-                }
-                None => {}
-            }
+            put_addresses(out, number, address);
         }
         if let Some(op) = self.arp_op {
             put_field(out, field::ARP_OP, &op.to_be_bytes());
@@ -246,8 +259,9 @@ impl FlowMatch {
         if let Some(address) = self.arp_spa {
             put_field(out, field::ARP_SPA, &address.octets());
         }
-        if let Some(address) = self.arp_tpa {
-            put_field(out, field::ARP_TPA, &address.octets());
+        put_addresses(out, field::ARP_TPA, self.arp_tpa);
+        if let Some(mac) = self.arp_sha {
+            put_field(out, field::ARP_SHA, &mac);
         }
     }
 
@@ -282,6 +296,19 @@ impl FlowMatch {
 fn put_field(out: &mut Vec<u8>, number: u8, value: &[u8]) {
     out.put(&[0x80, 0, number << 1, value.len() as u8]);
     out.put(value);
+}
+
+#[inline]
+fn put_addresses(out: &mut Vec<u8>, number: u8, addresses: Option<(Ipv4Addr, Ipv4Addr)>) {
+    match addresses {
+        Some((value, Ipv4Addr::BROADCAST)) => put_field(out, number, &value.octets()),
+        Some((value, mask)) => {
+            out.put(&[0x80, 0, number << 1 | 1, 8]);
+            out.put(&value.octets());
+            out.put(&mask.octets());
+        }
+        None => {}
+    }
 }
 
 fn prefix(body: &mut Reader<'_>, masked: bool) -> Result<(Ipv4Addr, Ipv4Addr), ParseError> {

@@ -1,8 +1,9 @@
 //! Frames on cables.
 
-use pathloom_model::{Headers, PROTO_TCP, PROTO_UDP};
+use pathloom_model::{Arp, Body, Headers, PROTO_TCP, PROTO_UDP};
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4, VLAN_PRESENT};
-use pathloom_openflow::packet::{headers, Ethernet};
+use pathloom_openflow::packet::{headers, path, Ethernet};
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 /// Address of the sender in packets of hosts; no rule of the controller matches it.
@@ -93,8 +94,31 @@ impl Frame {
             && (!flow.vlan_tagged || self.tag.is_some())
             && flow.eth_dst.is_none_or(|dst| dst == eth(0))
             && flow.eth_src.is_none_or(|src| src == eth(6))
-            && (flow.arp_op, flow.arp_spa, flow.arp_tpa) == (None, None, None)
+            && (!flow.to_station || eth(0)[0] & 1 == 0)
+            && self.matches_arp(flow)
             && self.matches_ip(flow)
+    }
+
+    fn matches_arp(&self, flow: &FlowMatch) -> bool {
+        if (flow.arp_op, flow.arp_spa, flow.arp_tpa, flow.arp_sha) == (None, None, None, None) {
+            return true;
+        }
+        self.arp().is_some_and(|arp| {
+            let op = if arp.request { 1 } else { 2 };
+            flow.arp_op.is_none_or(|wanted| wanted == op)
+                && flow.arp_spa.is_none_or(|wanted| wanted == arp.sender_ip)
+                && flow.arp_sha.is_none_or(|wanted| wanted == arp.sender_mac.0)
+                && under(flow.arp_tpa, arp.target_ip)
+        })
+    }
+
+    /// Its contents, if it is ARP.
+    pub(crate) fn arp(&self) -> Option<Arp> {
+        let Content::Bytes(bytes) = &self.content else { return None };
+        match path::read(bytes).ok()?.frame.body {
+            Body::Arp(arp) => Some(arp),
+            _ => None,
+        }
     }
 
     fn matches_ip(&self, flow: &FlowMatch) -> bool {
@@ -107,9 +131,6 @@ impl Frame {
         let is = |wanted: Option<u16>, proto: u8, port: u16| {
             wanted.is_none_or(|wanted| flow_tuple.proto == proto && wanted == port)
         };
-        let under = |wanted: Option<(std::net::Ipv4Addr, std::net::Ipv4Addr)>, address: std::net::Ipv4Addr| {
-            wanted.is_none_or(|(value, mask)| u32::from(address) & u32::from(mask) == u32::from(value))
-        };
         flow.ip_proto.is_none_or(|proto| proto == flow_tuple.proto)
             && flow.ip_dscp.is_none_or(|dscp| dscp == headers.dscp)
             && under(flow.ipv4_src, flow_tuple.src)
@@ -119,6 +140,11 @@ impl Frame {
             && is(flow.udp_src, PROTO_UDP, flow_tuple.src_port)
             && is(flow.udp_dst, PROTO_UDP, flow_tuple.dst_port)
     }
+}
+
+/// Whether an address is under this one and its mask.
+fn under(wanted: Option<(Ipv4Addr, Ipv4Addr)>, address: Ipv4Addr) -> bool {
+    wanted.is_none_or(|(value, mask)| u32::from(address) & u32::from(mask) == u32::from(value))
 }
 
 /// The IPv4 packet with these headers and without data (RFC 791 §3.1). Checksums are 0: nobody reads them.

@@ -95,8 +95,10 @@ pub struct Counts {
     pub sent: u64,
     /// Frames that entered a node.
     pub delivered: u64,
-    /// Frames lost on a cable.
+    /// Frames lost on a cable, and those that looped.
     pub lost: u64,
+    /// Frames that looped.
+    pub looped: u64,
 }
 
 /// The network and the controller.
@@ -310,7 +312,10 @@ impl<M: Machine> Network<M> {
     fn fate(&mut self, frame: &Frame, fate: Fate) {
         match frame.number() {
             Some(number) => self.packets[number].fates.push((self.now, fate)),
-            None => self.frames.lost += u64::from(matches!(fate, Fate::Cut(_) | Fate::Looped)),
+            None => {
+                self.frames.lost += u64::from(matches!(fate, Fate::Cut(_) | Fate::Looped));
+                self.frames.looped += u64::from(matches!(fate, Fate::Looped));
+            }
         }
     }
 

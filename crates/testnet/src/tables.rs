@@ -3,8 +3,8 @@
 //! one by one.
 
 use crate::frame::Frame;
-use pathloom_model::rules::{GroupId, MeterId, Refusal, Rule, RuleAction, RuleKey};
-use pathloom_model::{Nanos, PortNo};
+use pathloom_model::rules::{Bucket, GroupId, MeterId, Refusal, Rule, RuleAction, RuleKey};
+use pathloom_model::{split_mix, Nanos, PortNo};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, VLAN_PRESENT};
 use pathloom_openflow::instruction::Instructions;
@@ -14,7 +14,7 @@ use pathloom_openflow::{
     TABLE_ALL,
 };
 use pathloom_switching::{Removed, Switch, SwitchSettings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables of a switch.
 const TABLES: u8 = 4;
@@ -52,13 +52,16 @@ pub struct Tables {
     others: Vec<Other>,
     most_groups: usize,
     most_rules: Option<usize>,
+    /// Ports that are down.
+    down: BTreeSet<u32>,
+    salt: u64,
 }
 
 impl Tables {
     pub(crate) fn new(ports: u32, salt: u64, most_rules: Option<usize>) -> Tables {
         let settings = SwitchSettings { ports, tables: TABLES, rule_limit: most_rules, salt };
         let (switch, sent, others) = (Switch::new(settings), BTreeMap::new(), Vec::new());
-        Tables { switch, sent, others, most_groups: usize::MAX, most_rules }
+        Tables { switch, sent, others, most_groups: usize::MAX, most_rules, down: BTreeSet::new(), salt }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -74,6 +77,10 @@ impl Tables {
 
     pub(crate) fn set_port(&mut self, port: u32, up: bool) {
         self.switch.set_port(PortNo(port), up);
+        match up {
+            true => self.down.remove(&port),
+            false => self.down.insert(port),
+        };
     }
 
     /// What the tables can hold. They share the room for rules.
@@ -271,7 +278,7 @@ impl Tables {
                 other.filter(|&index| rule.is_none_or(|r| r.priority < self.others[index].row.priority))
             {
                 self.credit(&decision.rules[..acted], now, counts);
-                self.apply_other(index, in_port, &mut outcome, counts);
+                self.apply_other((index, in_port), frame, &mut outcome, counts);
                 return outcome;
             }
             let Some(rule) = rule else { break };
@@ -312,13 +319,39 @@ impl Tables {
         matching.max_by_key(|&index| self.others[index].row.priority)
     }
 
-    fn apply_other(&mut self, index: usize, in_port: u32, outcome: &mut Outcome, counts: Option<u64>) {
-        let row = &mut self.others[index].row;
+    fn apply_other(
+        &mut self,
+        (index, in_port): (usize, u32),
+        frame: &Frame,
+        outcome: &mut Outcome,
+        counts: Option<u64>,
+    ) {
         if let Some(bytes) = counts {
+            let row = &mut self.others[index].row;
             row.packets += 1;
             row.bytes += bytes;
         }
-        apply(row, None, in_port, outcome);
+        apply(&self.others[index].row, None, in_port, outcome);
+        let groups = self.others[index].row.instructions.apply.iter().filter_map(|action| match *action {
+            Action::Group(id) => self.port_of_group(GroupId(id), frame),
+            _ => None,
+        });
+        outcome.out.extend(groups.filter(|&port| port != in_port).map(|port| (port, frame.tag)));
+    }
+
+    /// The port over which a group sends a frame that is not IPv4: one of those that are up, by a hash of the Ethernet
+    /// addresses.
+    fn port_of_group(&self, id: GroupId, frame: &Frame) -> Option<u32> {
+        let group = self.switch.groups().find(|group| group.id == id)?;
+        let port = |bucket: &Bucket| match bucket.actions[..] {
+            [RuleAction::Output(port)] => vec![port.0; usize::from(bucket.weight)],
+            _ => Vec::new(),
+        };
+        let is_up = |bucket: &&Bucket| bucket.watch_port.is_none_or(|port| !self.down.contains(&port.0));
+        let ports: Vec<u32> = group.buckets.iter().filter(is_up).flat_map(port).collect();
+        let bytes = frame.to_bytes();
+        let hash = bytes[..12].iter().fold(self.salt, |hash, &byte| split_mix(hash ^ u64::from(byte)));
+        ports.get(usize::try_from(hash % ports.len().max(1) as u64).unwrap_or(0)).copied()
     }
 
     /// Handles a frame that is not IPv4. Rules of `switch` that match it do not count it.
@@ -334,7 +367,7 @@ impl Tables {
             match (plain, other) {
                 (plain, Some(index)) if plain.is_none_or(|row| row.priority < self.others[index].row.priority) => {
                     table = self.others[index].row.instructions.goto_table;
-                    self.apply_other(index, in_port, &mut outcome, counts);
+                    self.apply_other((index, in_port), frame, &mut outcome, counts);
                 }
                 (Some(row), _) => {
                     table = row.instructions.goto_table;
@@ -399,7 +432,12 @@ fn covers(all: &FlowMatch, one: &FlowMatch) -> bool {
     field(all.in_port, one.in_port)
         && field(all.eth_type, one.eth_type)
         && field(all.eth_dst, one.eth_dst)
+        && (!all.to_station || one.to_station || one.eth_dst.is_some_and(|mac| mac[0] & 1 == 0))
         && field(all.eth_src, one.eth_src)
+        && field(all.arp_op, one.arp_op)
+        && field(all.arp_spa, one.arp_spa)
+        && field(all.arp_sha, one.arp_sha)
+        && address(all.arp_tpa, one.arp_tpa)
         && field(all.vlan_vid, one.vlan_vid)
         && (!all.vlan_tagged || one.vlan_tagged || one.vlan_vid.is_some_and(|vid| vid & VLAN_PRESENT != 0))
         && field(all.ip_dscp, one.ip_dscp)

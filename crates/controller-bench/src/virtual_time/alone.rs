@@ -7,7 +7,7 @@ use pathloom_testnet::{End, Frame, Host, Timing};
 use std::net::Ipv4Addr;
 
 /// A fabric whose hosts are known to the controller.
-fn standing(seed: u64) -> Lab {
+pub(super) fn standing(seed: u64) -> Lab {
     let mut lab = Lab::with(K4, QUIET, "", Timing::SLOW, seed);
     (0..lab.hosts.len()).for_each(|host| lab.announce(host));
     lab.run_for(s(5));
@@ -15,13 +15,13 @@ fn standing(seed: u64) -> Lab {
 }
 
 /// Number of ARP frames with this sender that a host has received.
-fn heard(lab: &Lab, host: usize, sender: usize) -> usize {
+pub(super) fn heard(lab: &Lab, host: usize, sender: usize) -> usize {
     let from = lab.hosts[sender].address;
     let read = |frame: &Frame| Arp::parse(&frame.to_bytes()).ok();
     lab.hosts[host].received.iter().filter_map(read).filter(|arp| arp.sender_ip == from).count()
 }
 
-fn ask(lab: &mut Lab, from: usize, target: usize, to: Mac) {
+pub(super) fn ask(lab: &mut Lab, from: usize, target: usize, to: Mac) {
     let (host, target) = (lab.hosts[from].clone(), lab.hosts[target].address);
     lab.send_bytes(host.end, &Arp::request(host.mac, host.address, target, to).emit());
 }
@@ -29,7 +29,7 @@ fn ask(lab: &mut Lab, from: usize, target: usize, to: Mac) {
 /// A host looks for another one as Linux does: if it knows a hardware address, three requests to that address, and then
 /// three broadcasts, a second apart (`ucast_solicit` and `mcast_solicit` in arp(7)). Packets for the other one wait until
 /// then. Returns whether it was answered.
-fn finds(lab: &mut Lab, from: usize, target: usize, knows: bool) -> bool {
+pub(super) fn finds(lab: &mut Lab, from: usize, target: usize, knows: bool) -> bool {
     let before = heard(lab, from, target);
     let known = lab.hosts[target].mac;
     for to in [known, known, known, Mac::BROADCAST, Mac::BROADCAST, Mac::BROADCAST] {
@@ -92,10 +92,14 @@ fn an_hour_without_a_controller_ends_nothing() {
         assert!(finds(&mut lab, from, to, true) && finds(&mut lab, from, to, false), "minute {minute}");
         lab.run_for(s(1));
         for host in (0..16).filter(|&host| host != from) {
-            // One request to a known address, and one broadcast, along both trees. Hosts at the same switch get them
-            // from there.
-            let copies = if host / 2 == from / 2 { 1 } else { 2 };
-            assert_eq!(heard(&lab, host, from) - before[host], 2 * copies, "host {host} in minute {minute}");
+            // A broadcast along both trees, and a request to a known address, which other switches forward to this address
+            // only. Hosts at the same switch get both from there.
+            let copies = match host {
+                _ if host / 2 == from / 2 => 1 + 1,
+                _ if host == to => 2 + 2,
+                _ => 2,
+            };
+            assert_eq!(heard(&lab, host, from) - before[host], copies, "host {host} in minute {minute}");
         }
         let packet = lab.packet(from, to, 1000);
         assert!(lab.reaches(packet), "minute {minute}: {:?}", lab.fates(packet));
@@ -224,6 +228,34 @@ fn hosts_of_a_switch_without_a_session_and_others_find_each_other() {
         assert!(finds(&mut lab, 0, 6, false) && finds(&mut lab, 6, 0, true));
         assert_eq!(heard(&lab, 9, 0), before, "the controller is asked again");
         assert_eq!(lab.frames.lost, 0, "no frame loops");
+    }
+}
+
+/// A switch forwards by its rules while it has no session. Discovery forgets its ports after a minute.
+#[test]
+fn nothing_that_stands_ends_while_a_switch_has_no_session_for_minutes() {
+    for (seed, name) in (8..).zip(["e0_0", "a0_0", "c0"]) {
+        let mut lab = standing(seed);
+        lab.begin_flows(8);
+        lab.traffic(s(2));
+        let node = lab.node(name);
+        lab.redials = false;
+        lab.break_session(node);
+        lab.redials = true;
+        for _ in 0..6 {
+            lab.traffic(s(1));
+            lab.run_for(s(50));
+            // Flows on default routes, to and from a host of the switch or through it.
+            for (from, to) in [(0, 9), (9, 0), (1, 3), (5, 1)] {
+                let packet = lab.packet(from, to, 1000);
+                assert!(lab.reaches(packet), "{name}: {:?}", lab.fates(packet));
+                assert!(finds(&mut lab, from, to, true), "{name}: {from} finds {to}");
+            }
+        }
+        assert!(lab.connect(node).is_some());
+        lab.traffic(s(5));
+        assert_eq!(lab.sessions(), 20);
+        lab.nothing_is_lost();
     }
 }
 

@@ -11,7 +11,7 @@ fn a_small_table_is_shared_and_never_full() {
     let bare = tor_rules(&Lab::k4(QUIET, 1));
     let mut lab = Lab::bare(K4, QUIET, "", Timing::SLOW, 1);
     let tor = lab.node("e0_0");
-    let faults = Faults { most_rules: Some(bare + 30), ..Faults::default() };
+    let faults = Faults { most_rules: Some(bare + 50), ..Faults::default() };
     *lab.devices.get_mut(&tor).unwrap() = Device::new(u64::from(tor.0) + 1, 4, faults);
     lab.connect_all();
     lab.run_for(s(5));

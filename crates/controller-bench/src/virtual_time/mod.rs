@@ -6,6 +6,7 @@ mod capacity;
 mod cluster;
 mod lab;
 mod moves;
+mod neighbours;
 mod offenders;
 mod restarts;
 mod reviews;

@@ -186,7 +186,7 @@ fn the_first_drain_after_a_start_costs_no_packet_if_the_controller_accepts_it() 
         assert!((1..1000).contains(&refused) && lost == 0, "seed {seed}: {refused} ms, {lost} lost");
     }
     // The reason for the refusal: switches without a session keep their old routes.
-    assert!(drain_after_a_start(3, false).1 > 0);
+    assert!((0..24).any(|seed| drain_after_a_start(seed, false).1 > 0));
 }
 
 #[test]

@@ -161,6 +161,33 @@ impl Repetition {
     }
 }
 
+/// How many rules of the controller a switch can hold. The tables may share their memory, so the driver's own rules may
+/// take room of paths.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room {
+    /// Number of rules that the switch can hold; 0 if it has not told.
+    held: u32,
+    /// The driver's own rules that were subtracted.
+    own: u32,
+}
+
+impl Room {
+    /// Notes what the switch can hold. Returns the number of rules left for the controller; 0 if the switch has not told.
+    pub(crate) fn of(&mut self, held: u32, own: usize) -> u32 {
+        *self = Room { held, own: u32::try_from(own).unwrap_or(u32::MAX) };
+        if held == 0 {
+            return 0;
+        }
+        held.saturating_sub(self.own).max(1)
+    }
+
+    /// As [`Room::of`], if the number of the driver's own rules has changed and the switch has told what it can hold.
+    pub(crate) fn changed(&mut self, own: usize) -> Option<u32> {
+        let differs = self.held > 0 && usize::try_from(self.own).is_ok_and(|before| before != own);
+        differs.then(|| self.of(self.held, own))
+    }
+}
+
 /// A request for a role.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedRole {
@@ -189,6 +216,8 @@ pub(crate) struct Connection {
     own_rules: Repetition,
     /// The first reading of its rules, which the switch refused to list.
     first_reading: Repetition,
+    /// What it can hold.
+    pub room: Room,
     /// The request for a role that the switch has not granted.
     pub asked_role: Option<AskedRole>,
     /// Bytes to be written.
@@ -229,6 +258,7 @@ impl Connection {
             last_renewal: now,
             own_rules: Repetition::default(),
             first_reading: Repetition::default(),
+            room: Room::default(),
             asked_role: None,
             out: Vec::new(),
             dirty: false,

@@ -6,6 +6,7 @@ use crate::hub::hosts::AgentId;
 use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::log_limiter::subject;
 use crate::hub::numbers;
+use crate::hub::own_rules;
 use crate::hub::punts;
 use crate::hub::reading::Why;
 use crate::hub::refused;
@@ -254,7 +255,7 @@ impl Hub {
             self.connection_mut(id).into_iter().for_each(|connection| connection.discovered_dpid = Some(dpid));
         }
         if self.discovery.is_some() || node.is_some() {
-            self.write_own_rules(id);
+            own_rules::write_own_rules(self, id);
         }
         let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
         let map = self.port_map(switch);
@@ -278,9 +279,9 @@ impl Hub {
 
     /// Handles the number of rules that the table of paths of a switch can hold; 0 if the switch has not told.
     fn capacity_known(&mut self, now: Nanos, id: ConnectionId, rules: u32) {
-        // The tables may share their memory, so the driver's own rules may take room of paths.
-        let own = u32::try_from(self.own_rules(id).0.len()).unwrap_or(u32::MAX);
-        let rules = if rules == 0 { 0 } else { rules.saturating_sub(own).max(1) };
+        let own = own_rules::all_own_rules(self, id).len();
+        let Some(connection) = self.connection_mut(id) else { return };
+        let rules = connection.room.of(rules, own);
         let limit = self.controller().and_then(|controller| controller.config().rule_limit);
         if rules > 0 && limit.is_some_and(|limit| rules < limit) {
             let switch = self.name_of(id);
@@ -303,7 +304,7 @@ impl Hub {
         let news = !connection.has_port(port);
         connection.note_port(port);
         if news {
-            self.refuse_unknown_port(id, port);
+            own_rules::refuse_unknown_port(self, id, port);
         }
         let mut up = !gone && status.port.is_up();
         let in_fabric = node.map_or(PortNo(port), |switch| self.fabric_port(switch, PortNo(port)));
@@ -479,7 +480,7 @@ impl Hub {
         }
         let (rules, groups) = (std::mem::take(&mut reading.rules), std::mem::take(&mut reading.groups));
         let meters = std::mem::take(&mut reading.meters);
-        let (why, own) = (reading.why, std::mem::take(&mut reading.own));
+        let (why, own, arp_changed) = (reading.why, std::mem::take(&mut reading.own), reading.arp_changed);
         let foreign_rules = reading.into_foreign_rules();
         let name = self.name_of(id);
         if let Some(connection) = self.connection_mut(id) {
@@ -487,9 +488,12 @@ impl Hub {
             connection.foreign_rules = foreign_rules;
         }
         match why {
-            Why::Dump => self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters }),
+            Why::Dump => {
+                self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters });
+                own_rules::add_arp_routes(self, id, &own);
+            }
             Why::Review(number) => {
-                self.restore_own_rules(id, &own);
+                own_rules::restore_own_rules(self, id, &own, arp_changed);
                 self.up(now, id, |switch| Input::Reviewed { switch, number, rules, groups, meters, last: true });
             }
         }

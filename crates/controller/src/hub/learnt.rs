@@ -63,7 +63,9 @@ impl Learnt {
         self.unconfirmed.remove(&address);
         let configured = self.configured_port(address);
         if configured == Some(at) {
-            return self.placed.remove(&address).then(|| self.restore_input(address));
+            // An earlier start of the controller may have had it elsewhere, so its route goes in any case.
+            self.placed.remove(&address);
+            return Some(self.restore_input(address));
         }
         let faces_host =
             self.fabric.out_link(at.0, at.1).is_some_and(|link| self.fabric.is_host(self.fabric.link(link).to));
@@ -147,7 +149,7 @@ mod tests {
         let [h0, h9] = ["h0", "h9"].map(|host| at(&fabric, host));
         let (own, strange) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 168, 1, 1));
         let place = |address, at| Some(Input::Place { prefix: Prefix::host(address), at });
-        assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), None, "where the fabric has it");
+        assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), place(own, None), "where the fabric has it");
         assert_eq!(learnt.learnt(Nanos(0), own, h9, "p"), place(own, Some(h9)));
         assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), place(own, None), "back home");
         assert_eq!(learnt.learnt(Nanos(0), strange, h9, "p"), place(strange, Some(h9)));

@@ -41,6 +41,10 @@ pub(crate) enum HubAction {
     Elsewhere { dpid: u64, frame: Vec<u8> },
     /// An input for the controller.
     Tell(Input),
+    /// A host is known at its port from now on.
+    Known(KnownHost),
+    /// A host has left its port, or has another hardware address.
+    Left(KnownHost),
     /// The fabric's numbers of a switch's ports have changed: see [`LiveDiscovery::port_map`].
     Rewired(NodeId),
 }
@@ -128,6 +132,16 @@ impl LiveDiscovery {
             Punt::Arp => self.hosts == Hosts::Learn,
             Punt::DhcpRequest | Punt::DhcpReply => self.dhcp.is_some(),
         }
+    }
+
+    /// Whether the switches of the fabric forward ARP between known hosts.
+    pub(crate) fn routes_arp(&self) -> bool {
+        self.expected.is_some() && self.wants(Punt::Arp)
+    }
+
+    /// The hosts that are known at a switch.
+    pub(crate) fn hosts_at(&self, dpid: u64) -> impl Iterator<Item = KnownHost> + '_ {
+        self.discovery.hosts().hosts().filter(move |host| host.place.dpid == Dpid(dpid))
     }
 
     /// The ports of a switch over which broadcasts of hosts go while no controller runs.
@@ -306,13 +320,18 @@ impl LiveDiscovery {
     }
 
     /// Sends ARP requests for addresses that were learnt by an earlier start and for which no host has sent ARP
-    /// since. Addresses without an answer are forgotten. Call this every few seconds.
-    pub(crate) fn look_after_places(&mut self, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
-        let Some(expected) = &mut self.expected else { return };
+    /// since. Addresses without an answer are forgotten. An address whose host is elsewhere gets the place of its host: a
+    /// switch may have had a route of an earlier start. Call this every few seconds.
+    pub(crate) fn look_after_places(&mut self, now: Nanos, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
         for &(address, switch, port) in placed {
-            if self.discovery.hosts().host(address).is_some() {
+            if let Some(host) = self.discovery.hosts().host(address) {
+                let routed = Place { dpid: dpid_of(switch), port };
+                if self.expected.as_ref().is_some_and(|expected| expected.real(routed) != Some(host.place)) {
+                    self.shown(now, address, host.place);
+                }
                 continue;
             }
+            let Some(expected) = &mut self.expected else { return };
             match expected.learnt.ask_again(address) {
                 Ok(false) => {}
                 Ok(true) => {
@@ -427,14 +446,18 @@ impl LiveDiscovery {
             }
             DiscoveryOutput::HostLearnt { address, mac, place } => {
                 tracing::debug!(%address, %mac, port = self.name(place), "a host was found");
+                self.actions.push_back(HubAction::Known(KnownHost { address, mac, place }));
                 self.shown(now, address, place);
             }
             DiscoveryOutput::HostMoved { address, mac, from, to } => {
                 tracing::info!(%address, %mac, from = self.name(from), to = self.name(to), "a host moved");
+                self.actions.push_back(HubAction::Left(KnownHost { address, mac, place: from }));
+                self.actions.push_back(HubAction::Known(KnownHost { address, mac, place: to }));
                 self.shown(now, address, to);
             }
             DiscoveryOutput::HostGone { address, mac, place } => {
                 tracing::debug!(%address, %mac, port = self.name(place), "a host is gone");
+                self.actions.push_back(HubAction::Left(KnownHost { address, mac, place }));
                 self.actions.extend(
                     self.expected.as_mut().and_then(|expected| expected.learnt.gone(address)).map(HubAction::Tell),
                 );

@@ -12,6 +12,7 @@
 //! The connections of host agents are those of [`hosts`]. Only their bytes go through [`Hub::agent_received`].
 
 pub(crate) mod answers;
+mod arp_routes;
 pub(crate) mod assigning;
 pub(crate) mod binding;
 pub(crate) mod configured;
@@ -31,6 +32,7 @@ mod log_limiter;
 pub(crate) mod newcomers;
 mod numbers;
 mod outgoing;
+mod own_rules;
 pub(crate) mod places;
 mod punts;
 mod reading;
@@ -414,6 +416,12 @@ impl Hub {
                 match action {
                     HubAction::Send { dpid, port, frame } => self.send_frame(now, (dpid, port), &frame),
                     HubAction::Elsewhere { dpid, frame } => self.send_elsewhere(now, Some(dpid), &frame),
+                    HubAction::Known(host) => {
+                        own_rules::change_known_host(self, host.place.dpid.0, &arp_routes::known(host))
+                    }
+                    HubAction::Left(host) => {
+                        own_rules::change_known_host(self, host.place.dpid.0, &arp_routes::forget(host))
+                    }
                     HubAction::Tell(input) => self.queued.push_back(input),
                     HubAction::Rewired(switch) => self.rewired(switch),
                 }

@@ -6,21 +6,20 @@ use crate::hub::incoming::ask;
 use crate::hub::job::Job;
 use crate::hub::live_discovery::LiveDiscovery;
 use crate::hub::numbers;
-use crate::hub::punts::{self, Punt};
+use crate::hub::own_rules;
 use crate::hub::reading::{Reading, Why};
-use crate::hub::refused::{self, Refusals, Row};
+use crate::hub::refused::{self, Row};
 use crate::hub::roles::{self, Roles, Standing};
 use crate::hub::scheme_process::{self, SchemeProcess};
 use crate::hub::upkeep::{self, Tick, Verdict};
 use crate::hub::{Hub, Responder};
 use pathloom_control::{Controller, Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Refusal;
-use pathloom_model::{Nanos, NodeId, PortNo};
+use pathloom_model::{Nanos, NodeId};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::convert::{self, UnsupportedRule};
 use pathloom_openflow::{
-    ErrorMessage, FlowStats, FlowStatsRequest, Message, PacketOut, Request, RoleMessage, SwitchConfig, NO_BUFFER,
-    PORT_CONTROLLER, PORT_MAX,
+    ErrorMessage, FlowStatsRequest, Message, PacketOut, Request, RoleMessage, SwitchConfig, NO_BUFFER, PORT_CONTROLLER,
 };
 use pathloom_scheme::remote::Order;
 use pathloom_scheme::{Detection, State};
@@ -150,15 +149,16 @@ impl Hub {
     /// controller compares what the switch has with what it should have.
     pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
         match output {
-            Output::AddRule { switch, xid, ref rule } => match self.port_map(switch) {
-                None => self.change(switch, xid, |connection| convert::emit_add_rule(rule, xid, &mut connection.out)),
-                Some(map) => {
-                    let rule = numbers::rule_to_switch(map, rule);
-                    self.change(switch, xid, |connection| convert::emit_add_rule(&rule, xid, &mut connection.out));
-                }
-            },
+            Output::AddRule { switch, xid, ref rule } => {
+                let rule = self
+                    .port_map(switch)
+                    .map_or(Cow::Borrowed(rule), |map| Cow::Owned(numbers::rule_to_switch(map, rule)));
+                self.change(switch, xid, |connection| convert::emit_add_rule(&rule, xid, &mut connection.out));
+                own_rules::add_arp_route(self, switch, &rule);
+            }
             Output::DeleteRule { switch, xid, key } => {
                 self.change(switch, xid, |connection| convert::emit_delete_rule(&key, xid, &mut connection.out));
+                own_rules::delete_arp_route(self, switch, &key);
             }
             Output::Barrier { switch, xid } => {
                 self.change(switch, xid, |connection| Ok(Message::BarrierRequest.emit(xid, &mut connection.out)?));
@@ -269,7 +269,7 @@ impl Hub {
     }
 
     /// The connection of a switch whose session is up.
-    fn standing(&self, dpid: u64) -> Option<ConnectionId> {
+    pub(crate) fn standing(&self, dpid: u64) -> Option<ConnectionId> {
         let id = self.switches.owner(dpid)?;
         self.connections.get(id).filter(|connection| matches!(connection.stage, Stage::Up { .. })).map(|_| id)
     }
@@ -279,58 +279,6 @@ impl Hub {
         let actions = Cow::Borrowed(actions);
         connection.queue(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
         self.mark(id);
-    }
-
-    /// Installs the driver's own rules in a switch with a new session.
-    pub(crate) fn write_own_rules(&mut self, id: ConnectionId) {
-        let (wanted, unwanted) = self.own_rules(id);
-        let Some(connection) = self.connection_mut(id) else { return };
-        for rule in wanted.iter().chain(&unwanted) {
-            connection.queue(rule);
-        }
-        self.mark(id);
-    }
-
-    /// The driver's own rules that a switch should have, for control traffic and refused frames. Also the messages that
-    /// delete rules of an earlier start that it should not have.
-    pub(crate) fn own_rules(&mut self, id: ConnectionId) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
-        let Some(connection) = self.connection_mut(id) else { return Default::default() };
-        let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
-        let place = node.zip(self.fabric.as_deref());
-        let (punts, others): (Vec<Punt>, Vec<Punt>) = Punt::ALL.into_iter().partition(|&punt| self.punts(node, punt));
-        let mut wanted: Vec<Message<'static>> = punts.into_iter().map(|punt| punt.add(place.is_some())).collect();
-        let mut unwanted: Vec<Message<'static>> = others.into_iter().map(Punt::delete).collect();
-        if let (Some((node, fabric)), Some(discovery)) = (place, &self.discovery) {
-            let ports = discovery.tree_ports(fabric, node);
-            for punt in Punt::ALL.into_iter().filter(|punt| punt.has_tree()) {
-                if !discovery.wants(punt) {
-                    unwanted.push(punt.delete_trees());
-                    continue;
-                }
-                let (rules, of_other_ports) = punt.trees(&ports);
-                wanted.extend(rules);
-                unwanted.extend(of_other_ports);
-            }
-        }
-        if let Some((node, fabric)) = place {
-            wanted.extend(self.may_have_hosts(Some(node)).then(punts::fragments));
-            let refusals = Refusals::of(fabric, node, &ports);
-            wanted.extend(refusals.wanted);
-            unwanted.extend(refusals.unwanted);
-        }
-        (wanted, unwanted)
-    }
-
-    /// Whether a switch sends this control traffic to the controller. `node`: its place in the fabric, if it has one.
-    fn punts(&self, node: Option<NodeId>, punt: Punt) -> bool {
-        let is_wanted = self.discovery.as_ref().is_some_and(|discovery| discovery.wants(punt));
-        is_wanted && (!punt.is_of_hosts() || self.may_have_hosts(node))
-    }
-
-    /// Whether a switch is a ToR. A switch without a place in the fabric may be one.
-    fn may_have_hosts(&self, node: Option<NodeId>) -> bool {
-        let place = node.zip(self.fabric.as_deref());
-        place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some())
     }
 
     /// Does the periodic work that is due.
@@ -343,15 +291,15 @@ impl Hub {
         self.tick(now);
         if with_refused {
             self.read_refused();
-            self.look_after_places();
+            self.look_after_places(now);
         }
     }
 
     /// Checks learnt addresses for which no host has sent ARP.
-    fn look_after_places(&mut self) {
+    fn look_after_places(&mut self, now: Nanos) {
         let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
         if let Some(discovery) = &mut self.discovery {
-            discovery.look_after_places(&placed);
+            discovery.look_after_places(now, &placed);
         }
     }
 
@@ -377,7 +325,7 @@ impl Hub {
         if let Some(discovery) = &mut self.discovery {
             discovery.review(now);
         }
-        self.renew_punts(now);
+        own_rules::renew_punts(self, now);
         self.ask_for_roles(|connection| Roles::is_due(now, connection));
         let Responder::Fabric(controller) = &self.responder else { return };
         if self.switches.owners() > 0 {
@@ -393,66 +341,6 @@ impl Hub {
             connection.queue(&Message::EchoRequest(&now.0.to_be_bytes()));
             self.mark(id);
         }
-    }
-
-    /// Renews the punts of all switches for which it is time. Repeats the driver's own rules and readings that switches have
-    /// refused.
-    fn renew_punts(&mut self, now: Nanos) {
-        let standing: Vec<ConnectionId> = self.switches.sessions().flatten().collect();
-        for id in standing {
-            let Some(connection) = self.connection_mut(id) else { continue };
-            if connection.take_own_rules_due(now) {
-                self.write_own_rules(id);
-            }
-            let Some(connection) = self.connection_mut(id) else { continue };
-            if connection.take_reading_due(now) {
-                read_all(connection, Why::Dump);
-                self.mark(id);
-            }
-            let Some(connection) = self.connection_mut(id) else { continue };
-            if now.saturating_sub(connection.last_renewal) < punts::RENEWED_AFTER {
-                continue;
-            }
-            connection.last_renewal = now;
-            let node = connection.node;
-            let punts: Vec<Punt> = Punt::ALL.into_iter().filter(|&punt| self.punts(node, punt)).collect();
-            let Some(connection) = self.connection_mut(id) else { continue };
-            for rule in punts.into_iter().map(|punt| punt.add(true)).filter(punts::is_renewed) {
-                connection.queue(&rule);
-            }
-            self.mark(id);
-        }
-    }
-
-    /// Adds the driver's own rules that a review did not find among these rows. Rules that are renewed all the time may
-    /// be missing for a moment; this is not an error.
-    pub(crate) fn restore_own_rules(&mut self, id: ConnectionId, found: &[FlowStats]) {
-        let (mut missing, _) = self.own_rules(id);
-        missing.retain(|rule| !punts::is_renewed(rule) && !found.iter().any(|row| punts::is_installed(rule, row)));
-        if missing.is_empty() {
-            return;
-        }
-        let (switch, rules) = (self.name_of(id), missing.len());
-        tracing::warn!(switch, rules, "rules for control traffic or refused frames were missing and are restored");
-        self.counts.punts_restored += rules as u64;
-        let Some(connection) = self.connection_mut(id) else { return };
-        for rule in &missing {
-            connection.queue(rule);
-        }
-        self.mark(id);
-    }
-
-    /// Refuses frames from a port that the fabric does not have.
-    pub(crate) fn refuse_unknown_port(&mut self, id: ConnectionId, port: u32) {
-        let Some(node) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
-        let known = self.fabric.as_ref().is_none_or(|fabric| fabric.out_link(node, PortNo(port)).is_some());
-        let Some(connection) = self.connection_mut(id).filter(|_| !known && (1..=PORT_MAX).contains(&port)) else {
-            return;
-        };
-        for rule in refused::rules_of_unknown_port(port) {
-            connection.queue(&rule);
-        }
-        self.mark(id);
     }
 
     /// Reads from every switch how many frames of hosts it refused. Skips switches that have not answered the last
@@ -587,7 +475,7 @@ impl Hub {
 }
 
 /// Requests all rules, groups and meters. The rules come last, because their answer is the longest.
-fn read_all(connection: &mut Connection, why: Why) {
+pub(crate) fn read_all(connection: &mut Connection, why: Why) {
     if let Some(before) = connection.reading.take() {
         // The previous reading was not answered in time.
         before.waiting.iter().for_each(|xid| drop(connection.pending.remove(xid)));

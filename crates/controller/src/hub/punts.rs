@@ -32,13 +32,13 @@ const NO_TREE: u16 = 0xffe5;
 const IN_TREE: u16 = 0xfff4;
 /// Time in seconds after which a switch removes a punt that was not renewed. Linux repeats a request for a neighbour for
 /// 3 s at the known address and then for 3 s by broadcast, before it drops packets. So none is lost.
-const LASTS_S: u16 = 3;
+pub(crate) const LASTS_S: u16 = 3;
 /// Time after which the controller renews punts.
 pub(crate) const RENEWED_AFTER: Nanos = Nanos::from_secs(1);
 /// The bits of a cookie that mark rules of the driver.
 const OWN_MASK: u64 = 0xf << 60;
 /// The whole frame, not buffered (OpenFlow 1.3.5 §7.2.5, `OFPCML_NO_BUFFER`).
-const WHOLE: u16 = 0xffff;
+pub(crate) const WHOLE: u16 = 0xffff;
 /// Cookie bit of the rule for fragments.
 const FRAGMENTS: u64 = 1;
 /// Priority of the rule for fragments: above the rule for unknown datagrams, and below those of flows.
@@ -163,6 +163,11 @@ pub(crate) struct TreePorts {
 }
 
 impl TreePorts {
+    /// The ports to other switches.
+    pub(crate) fn to_switches(&self) -> Vec<u32> {
+        self.trees.iter().flatten().chain(&self.others).copied().collect()
+    }
+
     /// Sends a frame along both trees.
     pub(crate) fn along_trees(&self) -> Vec<Action> {
         self.trees.iter().flatten().map(|&port| Action::Output { port, max_len: 0 }).collect()
@@ -185,7 +190,7 @@ pub(crate) fn is_installed(wanted: &Message<'_>, row: &FlowStats) -> bool {
     let Message::FlowMod(wanted) = wanted else { return false };
     (row.cookie, row.table, row.priority) == (wanted.cookie, wanted.table, wanted.priority)
         && row.instructions == wanted.instructions
-        && row.flags & SEND_FLOW_REMOVED != 0
+        && row.flags & SEND_FLOW_REMOVED == wanted.flags
 }
 
 /// The rule for fragments of datagrams. Switches see port 0 in them (Open vSwitch even in the first one), so they would
@@ -210,7 +215,7 @@ pub(crate) fn add(cookie: u64, place: (u8, u16), matches: FlowMatch, actions: &'
 }
 
 /// The message that adds a rule. The switch reports the removal of the rule.
-fn with(
+pub(crate) fn with(
     cookie: u64,
     (table, priority): (u8, u16),
     matches: FlowMatch,
@@ -226,7 +231,15 @@ pub(crate) fn delete(cookie: u64) -> Message<'static> {
 }
 
 /// The message that deletes the rules whose cookies have this value under a mask.
-fn delete_all(cookie: u64, cookie_mask: u64) -> Message<'static> {
+pub(crate) fn delete_all(cookie: u64, cookie_mask: u64) -> Message<'static> {
     let command = FlowCommand::Delete;
     Message::FlowMod(FlowMod { cookie, cookie_mask, table: TABLE_ALL, command, priority: PRIORITY, ..FlowMod::NOTHING })
+}
+
+/// Restricts a message that deletes rules to one table.
+pub(crate) fn in_table(table: u8, mut message: Message<'static>) -> Message<'static> {
+    if let Message::FlowMod(rule) = &mut message {
+        rule.table = table;
+    }
+    message
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 /// Maximum number of foreign rules per switch that are described; further ones are only counted.
 const MOST_NAMED: usize = 64;
-/// Maximum number of the driver's own rules in a switch: two for each of 2,000 ports.
-const MOST_OWN: usize = 4096;
+/// Maximum number of the driver's own rules in a switch: one for each address, and some for each port.
+const MOST_OWN: usize = 1 << 18;
 /// Number of foreign rules that the log names at a time.
 const NAMED_AT_ONCE: usize = 4;
 /// The upper four bits of the cookies of `pathloom-control`.
@@ -41,6 +41,8 @@ pub(crate) struct Reading {
     pub before: [BTreeSet<u32>; 2],
     /// Rules of the driver that the switch has.
     pub own: Vec<FlowStats>,
+    /// Whether rules for ARP were changed since the switch was asked. Then the rows may have them or not.
+    pub arp_changed: bool,
     foreign: ForeignRules,
     /// Tables and cookies of foreign rules.
     marks: BTreeSet<(u8, u64)>,
@@ -68,6 +70,7 @@ impl Reading {
             rows: 0,
             before,
             own: Vec::new(),
+            arp_changed: false,
             foreign: ForeignRules::default(),
             marks: BTreeSet::new(),
         }

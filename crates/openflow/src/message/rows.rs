@@ -83,6 +83,7 @@ impl FlowStatsRequest {
         matches: FlowMatch {
             in_port: None,
             eth_dst: None,
+            to_station: false,
             eth_src: None,
             eth_type: None,
             vlan_vid: None,
@@ -100,6 +101,7 @@ impl FlowStatsRequest {
             arp_op: None,
             arp_spa: None,
             arp_tpa: None,
+            arp_sha: None,
             tcp_flags: None,
             has_unsupported: false,
         },

@@ -18,10 +18,11 @@ pub fn flow_match() -> impl Strategy<Value = FlowMatch> {
     let frame = (of(any::<u32>()), of(any::<[u8; 6]>()), of(any::<[u8; 6]>()), of(any::<u16>()), of(0..4096u16));
     let ip = (of(0..64u8), of(any::<u8>()), of(address()), of(address()));
     let ports = proptest::array::uniform6(of(any::<u16>()));
-    let rest = (of(any::<u16>()), of(any::<u32>()), of(any::<u32>()), of(any::<(u16, u16)>()));
+    let rest = (of(any::<u16>()), of(any::<u32>()), of(address()), of(any::<(u16, u16)>()));
     (frame, ip, ports, rest).prop_map(|(frame, ip, ports, rest)| FlowMatch {
         in_port: frame.0,
         eth_dst: frame.1,
+        to_station: frame.1.is_none() && frame.0.is_some_and(|port| port % 3 == 0),
         eth_src: frame.2,
         eth_type: frame.3,
         vlan_vid: frame.4.map(|vid| VLAN_PRESENT | vid),
@@ -38,7 +39,8 @@ pub fn flow_match() -> impl Strategy<Value = FlowMatch> {
         sctp_dst: ports[5],
         arp_op: rest.0,
         arp_spa: rest.1.map(Ipv4Addr::from),
-        arp_tpa: rest.2.map(Ipv4Addr::from),
+        arp_tpa: rest.2,
+        arp_sha: frame.1.filter(|mac| mac[5] % 2 == 0),
         tcp_flags: rest.3,
         has_unsupported: false,
     })

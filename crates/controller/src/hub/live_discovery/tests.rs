@@ -60,6 +60,7 @@ impl World {
         match action {
             HubAction::Tell(Input::PortStatus { switch, port, up }) => self.told.push((switch, port, up)),
             HubAction::Tell(Input::SwitchDown { .. }) | HubAction::Rewired(_) | HubAction::Elsewhere { .. } => {}
+            HubAction::Known(_) | HubAction::Left(_) | HubAction::Tell(Input::Place { at: None, .. }) => {}
             HubAction::Tell(Input::SwitchUp { switch, ports_down }) => self.reread.push((switch, ports_down)),
             HubAction::Tell(other) => panic!("{other:?}"),
             HubAction::Send { dpid, port, frame } => {
