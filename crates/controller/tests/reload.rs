@@ -175,6 +175,52 @@ fn a_reload_keeps_a_scheme_that_an_operator_put_in_charge() {
     }
 }
 
+/// Shell commands in place of a scheme in Python, which need flows to be detected in this way.
+fn far(detection: &str) -> String {
+    format!(
+        r#"read hello
+echo '{{"protocol":1,"needs":{{"detection":"{detection}","subflows":false,"poll_period":null}}}}'
+while read line; do
+  id=${{line#*:}}; id=${{id%%,*}}
+  echo "{{\"id\":$id,\"reply\":{{\"actions\":[{{\"set_defaults\":\"per_host\"}}]}}}}"
+done
+"#
+    )
+}
+
+/// The file of a scheme has changed, the configuration has not. A file that is unusable changes nothing.
+#[test]
+fn the_file_of_a_scheme_is_read_again() {
+    let place = Directory::new("file");
+    place.write("far.py", &far("label"));
+    // The last argument is the specification.
+    place.write("python", "#!/bin/sh\n. \"${3%%:*}\"\n");
+    std::fs::set_permissions(place.0.join("python"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let scheme = "[scheme]\nspec = \"far.py:Far\"\npython = \"./python\"\n";
+    let (running, port) = with_api(&place, scheme);
+    running.says("the process of the scheme takes events");
+    let row = || {
+        let state: serde_json::Value = serde_json::from_str(&ask(port, OPERATOR, "GET /v1/state", "").1).unwrap();
+        (state["scheme"].clone(), state["scheme_process"]["starts"].clone(), state["scheme_process"]["state"].clone())
+    };
+    for (broken, words) in [("read hello\nexit 1", "ended before its greeting"), (&*far("nothing"), "needs are others")]
+    {
+        place.write("far.py", broken);
+        running.signal("-HUP");
+        assert!(running.says("the old one stays").contains(words));
+        assert_eq!(row(), ("far.py:Far".into(), 1.into(), "up".into()));
+    }
+    place.write("far.py", &far("label"));
+    running.signal("-HUP");
+    running.says("the process of the scheme takes events");
+    assert_eq!(row(), ("far.py:Far".into(), 2.into(), "up".into()));
+    // An operator has chosen another scheme.
+    assert_eq!(ask(port, OPERATOR, "POST /v1/scheme/fall-back", "").0, "200");
+    running.signal("-HUP");
+    running.says("the scheme of the file is not in charge");
+    assert_eq!(row().1, 2);
+}
+
 #[test]
 fn drained_switches_stay_drained_if_the_snapshot_is_unusable() {
     let place = Directory::new("refused");

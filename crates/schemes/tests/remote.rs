@@ -254,3 +254,18 @@ fn a_view_of_another_fabric_is_refused() {
     let problem = Host::new(ecmp, small).handle(request).unwrap_err();
     assert!(problem.contains("fabric of the hello"), "{problem}");
 }
+
+/// As after a reload: the state is that of an older file.
+#[test]
+fn a_state_that_cannot_be_restored_is_reported_and_the_event_handled() {
+    let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap());
+    let handle = |restore| {
+        let scheme = Registry::Shipped.parse("hedera").unwrap().central(1).unwrap();
+        let view = ViewSender::new().changes(&View::new(fabric.clone()));
+        let request = Request { now: Nanos(1), view, restore, event: Event::Started };
+        Host::new(scheme, fabric.clone()).handle(request).unwrap()
+    };
+    let (plain, other) = (handle(None), handle(Some(State("of another file".into()))));
+    assert!(plain.error.is_none() && other.error.is_some(), "{other:?}");
+    assert!(!plain.actions.is_empty() && plain.actions == other.actions, "{other:?}");
+}

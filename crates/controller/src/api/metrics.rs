@@ -4,6 +4,7 @@ use super::queries::cluster_row;
 use super::rows::ClusterRow;
 use crate::hub::counts::HubCounts;
 use crate::hub::live_discovery::LiveDiscovery;
+use crate::hub::scheme_process::{ProcessCounts, Stage};
 use crate::hub::Hub;
 use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};
 use pathloom_model::{Nanos, NodeId};
@@ -59,6 +60,8 @@ pub(crate) struct Sample {
     cabling: [(&'static str, u64); 2],
     switches: Vec<SwitchSample>,
     scheme: String,
+    /// The process of a scheme: its state, the events that it has not answered, and what it has done.
+    process: Option<(Stage, usize, ProcessCounts)>,
     /// This controller among several ones.
     cluster: Option<ClusterRow>,
     uptime_s: f64,
@@ -102,6 +105,7 @@ impl Sample {
             solver: hub.gauges.solver,
             lag: hub.gauges.lag,
             scheme: hub.gauges.scheme.0.clone(),
+            process: hub.process.as_ref().map(|one| (one.stage(), one.waiting(), *one.counts())),
             cluster: cluster_row(hub, now),
             flows: FLOWS.map(|name| (name, 0)),
             links: LINKS.map(|name| (name, 0)),
@@ -210,6 +214,27 @@ impl Sample {
             ConstGauge::new(member.lag_s).encode(lags.encode_family(&[("member", member.name.as_str())])?)?;
         }
         Ok(())
+    }
+
+    /// The process of a scheme. Without one there are no such series.
+    fn of_process(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Some((stage, waiting, counts)) = &self.process else { return Ok(()) };
+        let is_up = f64::from(u8::from(matches!(stage, Stage::Up(_))));
+        gauge(out, "scheme_process_up", "1 if the process of the scheme takes events, otherwise 0.", is_up)?;
+        let help = "Events that the process of the scheme has not answered.";
+        gauge(out, "scheme_process_waiting", help, *waiting as f64)?;
+        let totals = [
+            ("starts", "Processes of the scheme that were started.", counts.starts),
+            ("answers", "Events that the process of the scheme has answered.", counts.answered),
+            ("failed_answers", "Of these, those at which the scheme had an error.", counts.errors),
+            ("late_answers", "Processes of the scheme that were ended because an answer took too long.", counts.late),
+            ("lost_events", "Events that a process of the scheme left without an answer when it ended.", counts.lost),
+        ];
+        for (name, help, total) in totals {
+            counter(out, &format!("scheme_process_{name}"), help, total)?;
+        }
+        let help = "Time from an event to its answer, or from the answer before if that was later.";
+        histogram(out, "scheme_process_answer", help, &counts.times)
     }
 
     fn of_sessions(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -373,6 +398,7 @@ impl Collector for Sample {
         self.of_cluster(out)?;
         self.of_sessions(out)?;
         self.of_control(out)?;
+        self.of_process(out)?;
         self.of_switches(out)
     }
 }

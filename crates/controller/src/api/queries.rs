@@ -8,7 +8,7 @@ use super::rows::{
 use crate::hub::gauges;
 use crate::hub::hosts::Offences;
 use crate::hub::live_discovery::LiveDiscovery;
-use crate::hub::scheme_process::{SchemeProcess, Stage};
+use crate::hub::scheme_process::{ProcessCounts, SchemeProcess, Stage};
 use crate::hub::Hub;
 use pathloom_control::{Controller, DrainError, Input, Reason, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
@@ -154,7 +154,8 @@ fn process_row(process: &SchemeProcess) -> SchemeProcessRow {
         Stage::Up(_) => "up",
     };
     let problem = process.problem().map(str::to_owned);
-    SchemeProcessRow { state, starts: process.starts(), problem, waiting: process.waiting(), errors: process.errors() }
+    let ProcessCounts { starts, errors, .. } = *process.counts();
+    SchemeProcessRow { state, starts, problem, waiting: process.waiting(), errors }
 }
 
 pub(crate) fn switch_rows(hub: &mut Hub, cut: &Cut) -> Option<Page<SwitchRow>> {

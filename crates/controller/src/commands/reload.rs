@@ -2,6 +2,7 @@
 //! effect. The others need a restart, which does not affect flows either.
 
 use crate::config::{CheckedAddress, CheckedConfig, ConfigError, Current};
+use crate::drivers::process;
 use crate::drivers::session::Shared;
 use crate::hub::binding::Binding;
 use crate::hub::Hub;
@@ -70,13 +71,18 @@ fn renew_address(
 }
 
 /// Reads the file again at each SIGHUP. A new scheme takes over from the old one, and all flows keep their paths at
-/// first. New tokens and certificates apply to new connections and requests; existing sessions and connections
-/// continue.
+/// first. The process of a scheme is started again, and so reads its file. New tokens and certificates apply to new
+/// connections and requests; existing sessions and connections continue.
 pub(crate) async fn reload(shared: Shared, file: PathBuf, mut hangup: Signal, mut in_use: InUse) {
     while hangup.recv().await.is_some() {
         let read: Result<CheckedConfig, ConfigError> = crate::config::read(&file);
         match read {
-            Ok(checked) => take(&shared, &mut in_use, &checked),
+            Ok(checked) => {
+                take(&shared, &mut in_use, &checked);
+                if let Some(process) = &checked.process {
+                    process::reload(&shared, process).await;
+                }
+            }
             Err(problem) => {
                 tracing::error!(%problem, "the configuration is invalid; the old one stays in use");
             }
@@ -105,18 +111,22 @@ fn take_by(hub: &mut Hub, now: Nanos, in_use: &mut InUse, checked: &CheckedConfi
     tracing::info!("tokens and certificates were read again; settings other than these and the scheme need a restart");
     let change = scheme_of(checked);
     let before = std::mem::replace(&mut in_use.scheme, change.clone());
+    if let Some(process) = &checked.process {
+        // It is asked for its needs first, outside of the hub.
+        if change != before {
+            let file = process.label.as_str();
+            tracing::warn!(
+                file,
+                "another scheme in a process of its own takes charge only with a restart of the controller"
+            );
+        }
+        return;
+    }
     if change == before {
         // An operator may have chosen another scheme, or fallen back, for a reason that a new certificate does not
         // change.
         let in_charge = hub.gauges.scheme.0.as_str();
         return tracing::info!(in_charge, "the file names the same scheme as before; the scheme in charge stays");
-    }
-    if checked.process.is_some() {
-        let file = change.spec.as_str();
-        return tracing::warn!(
-            file,
-            "a scheme in a process of its own takes charge only with a restart of the controller"
-        );
     }
     if let Some(scheme) = checked.scheme.central(change.seed) {
         hub.set_scheme(now, change, scheme);

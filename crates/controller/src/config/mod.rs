@@ -32,7 +32,7 @@ pub(crate) use authority::{Authority, Leader, May};
 pub(crate) use cluster::Endpoint;
 pub(crate) use current::Current;
 pub(crate) use registry::registry;
-pub(crate) use scheme::{is_of_process, CheckedProcess, ProcessCommand};
+pub(crate) use scheme::{is_of_process, CheckedProcess, Launch, ProcessCommand};
 pub(crate) use tls::names;
 
 use pathloom_control::Config as ControlConfig;

@@ -7,6 +7,7 @@ use pathloom_scheme::remote::{Hello, PROTOCOL};
 use pathloom_scheme::Needs;
 use pathloom_schemes::SchemeSpec;
 use serde::Deserialize;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ pub struct Scheme {
     /// The user whose rights the process of a file has: a name, or numbers of user and group; `None` for those of the
     /// controller.
     pub user: Option<String>,
+    /// The socket at which the process of a file listens, if something else starts it, such as systemd; `None` if the
+    /// controller does. Relative to the configuration file.
+    pub socket: Option<PathBuf>,
     /// A process that has not answered an event after this time is started again.
     #[serde(deserialize_with = "crate::config::duration::read")]
     pub answer_within: Duration,
@@ -31,7 +35,7 @@ pub struct Scheme {
 impl Default for Scheme {
     fn default() -> Scheme {
         let answer_within = Duration::from_secs(5);
-        Scheme { spec: "ecmp".into(), seed: 1, python: "python3".into(), user: None, answer_within }
+        Scheme { spec: "ecmp".into(), seed: 1, python: "python3".into(), user: None, socket: None, answer_within }
     }
 }
 
@@ -41,6 +45,9 @@ pub(super) fn scheme_of(
     fabric: &Fabric,
     base_dir: &Path,
 ) -> Result<(SchemeSpec, Option<CheckedProcess>), String> {
+    if config.socket.is_some() && !is_of_process(&config.spec) {
+        return Err(format!("scheme.socket: {} is no scheme in a Python file", config.spec));
+    }
     if is_of_process(&config.spec) {
         let process = CheckedProcess::new(config, base_dir)?;
         return Ok((process.spec(), Some(process)));
@@ -62,6 +69,24 @@ pub(crate) struct ProcessCommand {
     pub user: Option<(u32, u32)>,
 }
 
+/// How the controller gets a process for a scheme.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Launch {
+    /// It starts one.
+    Start(ProcessCommand),
+    /// It connects to a socket. Who listens there has this user, if one is named.
+    Connect { socket: PathBuf, user: Option<u32> },
+}
+
+impl fmt::Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Launch::Start(command) => command.program.display().fmt(f),
+            Launch::Connect { socket, .. } => socket.display().fmt(f),
+        }
+    }
+}
+
 /// Whether a specification names a Python file: `FILE.py:CLASS:key=value`.
 pub(crate) fn is_of_process(spec: &str) -> bool {
     spec.split(':').next().is_some_and(|file| file.ends_with(".py"))
@@ -70,7 +95,7 @@ pub(crate) fn is_of_process(spec: &str) -> bool {
 /// The process that the configuration names.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CheckedProcess {
-    pub command: ProcessCommand,
+    pub launch: Launch,
     pub label: String,
     seed: u64,
     pub answer_within: Nanos,
@@ -84,30 +109,19 @@ impl CheckedProcess {
     /// # Errors
     /// The file does not exist, or the user is unknown.
     pub(crate) fn new(scheme: &Scheme, base_dir: &Path) -> Result<CheckedProcess, String> {
-        let (file, rest) =
-            scheme.spec.split_once(':').map_or((scheme.spec.as_str(), None), |(file, rest)| (file, Some(rest)));
-        let file = absolute(&base_dir.join(file));
-        if !file.is_file() {
-            return Err(format!("scheme.spec: {}: no such file; a Python file was expected", file.display()));
-        }
         let user =
             scheme.user.as_deref().map(user_of).transpose().map_err(|problem| format!("scheme.user: {problem}"))?;
         if scheme.answer_within.is_zero() {
             return Err("scheme.answer_within: more than 0s was expected".to_owned());
         }
-        // A program without a slash is looked up in PATH, another one is relative to the configuration.
-        let is_word = scheme.python.components().count() == 1;
-        let program = if is_word { scheme.python.clone() } else { absolute(&base_dir.join(&scheme.python)) };
-        let spec = file.display().to_string() + &rest.map(|rest| format!(":{rest}")).unwrap_or_default();
-        let arguments = ["-m", "pathloom.scheme_process", &spec].map(str::to_owned).to_vec();
+        let launch = match &scheme.socket {
+            Some(socket) => {
+                Launch::Connect { socket: absolute(&base_dir.join(socket)), user: user.map(|(user, _)| user) }
+            }
+            None => Launch::Start(command_of(scheme, user, base_dir)?),
+        };
         let answer_within = Nanos(u64::try_from(scheme.answer_within.as_nanos()).unwrap_or(u64::MAX));
-        Ok(CheckedProcess {
-            command: ProcessCommand { program, arguments, user },
-            label: scheme.spec.clone(),
-            seed: scheme.seed,
-            answer_within,
-            needs: None,
-        })
+        Ok(CheckedProcess { launch, label: scheme.spec.clone(), seed: scheme.seed, answer_within, needs: None })
     }
 
     /// The scheme in the controller. Before [`CheckedProcess::take_needs`], it has no needs.
@@ -139,13 +153,35 @@ impl CheckedProcess {
         serde_json::to_string(&Hello { protocol: PROTOCOL, fabric, seed: self.seed }).unwrap_or_default()
     }
 
-    /// A warning if the process has the rights of root.
+    /// A warning if the process has the rights of root, or may be anybody's.
     pub(crate) fn warning(&self) -> Option<String> {
-        let is_root = self.command.user.map_or(rustix::process::geteuid().is_root(), |(user, _)| user == 0);
-        is_root.then(|| {
-            "scheme.user: the process of the scheme runs as root; name a user who may only read its file".to_owned()
-        })
+        let root = "scheme.user: the process of the scheme runs as root; name a user who may only read its file";
+        let anybody =
+            "scheme.user: whoever can listen at scheme.socket decides on paths; name the user who listens there";
+        match &self.launch {
+            Launch::Start(command) => {
+                let is_root = command.user.map_or(rustix::process::geteuid().is_root(), |(user, _)| user == 0);
+                is_root.then(|| root.to_owned())
+            }
+            Launch::Connect { user, .. } => user.is_none().then(|| anybody.to_owned()),
+        }
     }
+}
+
+/// The command that starts the process of a file.
+fn command_of(scheme: &Scheme, user: Option<(u32, u32)>, base_dir: &Path) -> Result<ProcessCommand, String> {
+    let (file, rest) =
+        scheme.spec.split_once(':').map_or((scheme.spec.as_str(), None), |(file, rest)| (file, Some(rest)));
+    let file = absolute(&base_dir.join(file));
+    if !file.is_file() {
+        return Err(format!("scheme.spec: {}: no such file; a Python file was expected", file.display()));
+    }
+    // A program without a slash is looked up in PATH, another one is relative to the configuration.
+    let is_word = scheme.python.components().count() == 1;
+    let program = if is_word { scheme.python.clone() } else { absolute(&base_dir.join(&scheme.python)) };
+    let spec = file.display().to_string() + &rest.map(|rest| format!(":{rest}")).unwrap_or_default();
+    let arguments = ["-m", "pathloom.scheme_process", &spec].map(str::to_owned).to_vec();
+    Ok(ProcessCommand { program, arguments, user })
 }
 
 fn absolute(path: &Path) -> PathBuf {

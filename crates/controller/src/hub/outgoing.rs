@@ -1,5 +1,6 @@
 //! Outputs of the controller and periodic requests, sent to switches.
 
+use crate::config::Launch;
 use crate::hub::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::hosts::Wants;
 use crate::hub::incoming::ask;
@@ -437,6 +438,11 @@ impl Hub {
     /// The process with this number has ended.
     pub(crate) fn process_ended(&mut self, now: Nanos, number: u64, why: &str) {
         self.with_process(now, |process, now| process.ended(now, number, why));
+    }
+
+    /// Begins anew with a process that is launched so. Flows keep their paths.
+    pub(crate) fn reload_process(&mut self, now: Nanos, launch: Launch, answer_within: Nanos) {
+        self.with_process(now, |process, now| process.reload(now, launch, answer_within));
     }
 
     fn with_process(&mut self, now: Nanos, work: impl FnOnce(&mut SchemeProcess, Nanos)) {

@@ -1,7 +1,8 @@
 //! The process of a scheme that is no part of the controller, such as one in Python, as a state machine: it says when to start
 //! and stop the process and what to write, and takes lines and the time. `drivers::process` has the process and its pipe.
 
-use crate::config::CheckedProcess;
+use crate::config::{CheckedProcess, Launch};
+use pathloom_control::DurationHistogram;
 use pathloom_model::{Fabric, Nanos};
 use pathloom_scheme::remote::{Answer, Ask, Greeting, Order, Told, PROTOCOL};
 use pathloom_scheme::Needs;
@@ -21,8 +22,8 @@ const RECOVERED: Nanos = Nanos::from_secs(60);
 /// What the driver of the process must do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Output {
-    /// Start the process. Its lines have this number.
-    Start(u64),
+    /// Start the process, or connect to it, in this way. Its lines have this number.
+    Start(u64, Launch),
     /// Write a line to it.
     Write(String),
     /// Kill it.
@@ -47,15 +48,32 @@ struct Waiting {
     since: Nanos,
 }
 
+/// What the processes of a scheme have done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ProcessCounts {
+    /// Processes that were started.
+    pub starts: u64,
+    /// Events that were answered.
+    pub answered: u64,
+    /// Events at which the scheme had an error.
+    pub errors: u64,
+    /// Events that were never answered, because the process ended.
+    pub lost: u64,
+    /// Processes that were ended because an answer took too long.
+    pub late: u64,
+    /// Times from an event, or from the answer to the one before if that was later, to its answer.
+    pub times: DurationHistogram,
+}
+
 /// The process of a scheme.
 pub(crate) struct SchemeProcess {
     name: String,
+    launch: Launch,
     hello: String,
     needs: Needs,
     answer_within: Nanos,
     stage: Stage,
-    /// Number of processes so far.
-    run: u64,
+    counts: ProcessCounts,
     /// Failures in a row.
     failures: u32,
     waiting: VecDeque<Waiting>,
@@ -67,26 +85,25 @@ pub(crate) struct SchemeProcess {
     answers: VecDeque<(u64, Answer)>,
     /// What has ended the last process.
     problem: Option<String>,
-    /// Events at which the scheme had an error.
-    errors: u64,
 }
 
 impl SchemeProcess {
     /// A process that starts at the first time-out. It has told its needs.
     pub(crate) fn new(checked: &CheckedProcess, fabric: &Fabric) -> SchemeProcess {
-        let CheckedProcess { label, answer_within, .. } = checked;
-        SchemeProcess::of(label.clone(), checked.hello(fabric), checked.needs(), *answer_within)
+        let CheckedProcess { label, launch, answer_within, .. } = checked;
+        SchemeProcess::of(label.clone(), launch.clone(), checked.hello(fabric), checked.needs(), *answer_within)
     }
 
     /// The same. `hello` is the first line for it, `needs` are those that the controller knows.
-    fn of(name: String, hello: String, needs: Needs, answer_within: Nanos) -> SchemeProcess {
+    fn of(name: String, launch: Launch, hello: String, needs: Needs, answer_within: Nanos) -> SchemeProcess {
         SchemeProcess {
             name,
+            launch,
             hello,
             needs,
             answer_within,
             stage: Stage::Down(Nanos::ZERO),
-            run: 0,
+            counts: ProcessCounts::default(),
             failures: 0,
             waiting: VecDeque::new(),
             early: Vec::new(),
@@ -94,8 +111,12 @@ impl SchemeProcess {
             outputs: VecDeque::new(),
             answers: VecDeque::new(),
             problem: None,
-            errors: 0,
         }
+    }
+
+    /// The first line for it.
+    pub(crate) fn hello(&self) -> &str {
+        &self.hello
     }
 
     /// What the process does.
@@ -103,19 +124,14 @@ impl SchemeProcess {
         self.stage
     }
 
-    /// Number of processes that were started.
-    pub(crate) fn starts(&self) -> u64 {
-        self.run
+    /// What has been done so far.
+    pub(crate) fn counts(&self) -> &ProcessCounts {
+        &self.counts
     }
 
     /// What has ended the last process.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
-    }
-
-    /// Number of events at which the scheme had an error.
-    pub(crate) fn errors(&self) -> u64 {
-        self.errors
     }
 
     /// Number of events without an answer.
@@ -146,7 +162,7 @@ impl SchemeProcess {
 
     /// Takes a line of the process with this number.
     pub(crate) fn line(&mut self, now: Nanos, run: u64, line: &str) {
-        if run != self.run {
+        if run != self.counts.starts {
             return;
         }
         match self.stage {
@@ -164,14 +180,22 @@ impl SchemeProcess {
     }
 
     fn check_greeting(&self, line: &str) -> Result<(), String> {
-        match read_greeting(line)?.needs == self.needs {
+        self.check_needs(read_greeting(line)?.needs)
+    }
+
+    /// Whether the controller serves these needs.
+    ///
+    /// # Errors
+    /// They are others than those that the process told at the start.
+    pub(crate) fn check_needs(&self, needs: Needs) -> Result<(), String> {
+        match needs == self.needs {
             true => Ok(()),
             false => Err("its needs are others than at the start of the controller; restart the controller".to_owned()),
         }
     }
 
     fn greeted(&mut self, now: Nanos) {
-        tracing::info!(scheme = self.name, starts = self.run, "the process of the scheme takes events");
+        tracing::info!(scheme = self.name, starts = self.counts.starts, "the process of the scheme takes events");
         self.stage = Stage::Up(now);
         self.waiting.iter_mut().for_each(|one| one.since = now);
         self.outputs.extend(self.early.drain(..).map(Output::Write));
@@ -187,17 +211,20 @@ impl SchemeProcess {
         if self.waiting.front().is_none_or(|first| first.ticket != id) {
             return Err(format!("it answered event {id} out of turn"));
         }
-        self.waiting.pop_front();
+        if let Some(first) = self.waiting.pop_front() {
+            self.counts.answered += 1;
+            self.counts.times.add(now.saturating_sub(first.since));
+        }
         if let Some(next) = self.waiting.front_mut() {
             next.since = now;
         }
         if let Some(error) = &reply.error {
-            self.errors += 1;
+            self.counts.errors += 1;
             // Powers of two: a scheme may fail at each event.
-            if self.errors.is_power_of_two() {
+            if self.counts.errors.is_power_of_two() {
                 tracing::warn!(
                     scheme = self.name,
-                    times = self.errors,
+                    times = self.counts.errors,
                     error,
                     "the scheme failed; flows stay where they are"
                 );
@@ -209,7 +236,7 @@ impl SchemeProcess {
 
     /// The process with this number has ended, or could not be started.
     pub(crate) fn ended(&mut self, now: Nanos, run: u64, why: &str) {
-        if run == self.run && !matches!(self.stage, Stage::Down(_)) {
+        if run == self.counts.starts && !matches!(self.stage, Stage::Down(_)) {
             self.fail(now, why);
         }
     }
@@ -230,21 +257,23 @@ impl SchemeProcess {
         }
         match self.stage {
             Stage::Down(_) => {
-                self.run += 1;
+                self.counts.starts += 1;
                 self.stage = Stage::Starting(now);
-                self.outputs.extend([Output::Start(self.run), Output::Write(self.hello.clone())]);
+                let start = Output::Start(self.counts.starts, self.launch.clone());
+                self.outputs.extend([start, Output::Write(self.hello.clone())]);
             }
             Stage::Starting(_) => {
                 self.fail(now, &format!("it has not greeted within {} s", START_WITHIN.as_secs_f64()));
             }
             Stage::Up(_) => {
+                self.counts.late += 1;
                 let within_s = self.answer_within.as_secs_f64();
                 self.fail(now, &format!("it has not answered an event within {within_s} s"));
             }
         }
     }
 
-    /// Ends the process. Its events count as lost.
+    /// Ends the process, and waits before the next one.
     fn fail(&mut self, now: Nanos, why: &str) {
         let ran = match self.stage {
             Stage::Up(since) => now.saturating_sub(since),
@@ -253,15 +282,29 @@ impl SchemeProcess {
         self.failures = if ran >= RECOVERED { 0 } else { self.failures };
         let pause = Nanos(FIRST_PAUSE.0 << self.failures.min(6)).min(LONGEST_PAUSE);
         self.failures += 1;
-        self.stage = Stage::Down(now.saturating_add(pause));
+        self.end(now.saturating_add(pause), why);
+        let (scheme, again_s) = (&self.name, pause.as_secs_f64());
+        tracing::warn!(scheme, why, again_s, "the process of the scheme is gone; default routes and paths stay");
+    }
+
+    /// Begins anew with a process of these settings, for a scheme of the same name and needs. It gets the state of the one
+    /// before, and no path changes until it says so.
+    pub(crate) fn reload(&mut self, now: Nanos, launch: Launch, answer_within: Nanos) {
+        (self.launch, self.answer_within) = (launch, answer_within);
+        self.failures = 0;
+        self.end(now, "the configuration was read again");
+    }
+
+    /// Ends the process. Its events count as lost. The next one starts at `next`.
+    fn end(&mut self, next: Nanos, why: &str) {
+        self.stage = Stage::Down(next);
         self.problem = Some(why.to_owned());
         // What was to be written is for the process that ends.
         self.outputs.retain(|output| !matches!(output, Output::Write(_)));
         self.early.clear();
         self.outputs.push_back(Output::Stop);
+        self.counts.lost += self.waiting.len() as u64;
         self.answers.extend(self.waiting.drain(..).map(|one| (one.ticket, Answer::Lost)));
-        let (scheme, again_s) = (&self.name, pause.as_secs_f64());
-        tracing::warn!(scheme, why, again_s, "the process of the scheme is gone; default routes and paths stay");
     }
 
     /// What the driver must do next.
@@ -304,6 +347,7 @@ fn short(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ProcessCommand;
     use pathloom_scheme::remote::{Reply, Request, ViewChange};
     use pathloom_scheme::Event;
 
@@ -318,7 +362,15 @@ mod tests {
     }
 
     fn process() -> SchemeProcess {
-        SchemeProcess::of("x.py".into(), "hello".into(), Needs::NOTHING, at(5))
+        SchemeProcess::of("x.py".into(), launch("python3"), "hello".into(), Needs::NOTHING, at(5))
+    }
+
+    fn start(number: u64) -> Output {
+        Output::Start(number, launch("python3"))
+    }
+
+    fn launch(program: &str) -> Launch {
+        Launch::Start(ProcessCommand { program: program.into(), arguments: Vec::new(), user: None })
     }
 
     fn ask() -> Order {
@@ -333,8 +385,8 @@ mod tests {
     /// Starts a process, which greets.
     fn up(process: &mut SchemeProcess, now: Nanos) {
         process.timeout(now);
-        let started = process.starts();
-        assert_eq!(outputs(process), [Output::Start(started), Output::Write("hello".into())]);
+        let started = process.counts().starts;
+        assert_eq!(outputs(process), [start(started), Output::Write("hello".into())]);
         process.line(now, started, &greeting(Needs::NOTHING));
         assert_eq!(process.stage(), Stage::Up(now));
     }
@@ -354,7 +406,7 @@ mod tests {
         process.order(at(0), 2, ask());
         // The first process gets also what happened before it greeted.
         process.timeout(at(0));
-        assert_eq!(outputs(&mut process), [Output::Start(1), Output::Write("hello".into())]);
+        assert_eq!(outputs(&mut process), [start(1), Output::Write("hello".into())]);
         process.line(at(1), 1, &greeting(Needs::NOTHING));
         assert!(matches!(&outputs(&mut process)[..], [Output::Write(line)] if line.contains("\"id\":2")));
         assert_eq!(process.poll_timeout(), Some(at(6)));
@@ -381,7 +433,7 @@ mod tests {
         process.ended(at(1), 1, "no such file");
         process.order(at(1), 3, ask());
         assert_eq!(answers(&mut process), [(2, Answer::Lost), (3, Answer::Lost)]);
-        assert_eq!(outputs(&mut process), [Output::Start(1), Output::Stop]);
+        assert_eq!(outputs(&mut process), [start(1), Output::Stop]);
         up(&mut process, at(2));
         assert_eq!(outputs(&mut process), []);
     }
@@ -421,7 +473,7 @@ mod tests {
         for _ in 0..8 {
             process.timeout(now);
             outputs(&mut process);
-            process.ended(now, process.starts(), "no such file");
+            process.ended(now, process.counts().starts, "no such file");
             outputs(&mut process);
             let next = process.poll_timeout().unwrap();
             pauses.push((next.0 - now.0) / SECOND);
@@ -430,7 +482,7 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         up(&mut process, now);
         let later = Nanos(now.0 + 61 * SECOND);
-        process.ended(later, process.starts(), "it ended");
+        process.ended(later, process.counts().starts, "it ended");
         assert_eq!(process.poll_timeout(), Some(Nanos(later.0 + SECOND)));
     }
 
@@ -464,5 +516,39 @@ mod tests {
         process.order(at(1), 99_999, ask());
         assert_eq!(answers(&mut process).len(), MOST_WAITING + 1);
         assert_eq!((outputs(&mut process), process.waiting()), (vec![Output::Stop], 0));
+    }
+
+    #[test]
+    fn a_reload_begins_with_the_new_command_at_once_and_without_a_failure() {
+        let mut process = process();
+        up(&mut process, at(1));
+        process.order(at(1), 1, Order::Watch);
+        process.order(at(2), 2, ask());
+        outputs(&mut process);
+        process.reload(at(3), launch("/new/python3"), at(5));
+        assert_eq!((outputs(&mut process), answers(&mut process)), (vec![Output::Stop], vec![(2, Answer::Lost)]));
+        process.timeout(at(3));
+        let started = Output::Start(2, launch("/new/python3"));
+        assert_eq!(outputs(&mut process), [started, Output::Write("hello".into())]);
+        // The old one has no part in it any more.
+        process.line(at(3), 1, &reply(2));
+        process.line(at(4), 2, &greeting(Needs::NOTHING));
+        assert_eq!(answers(&mut process), [(1, Answer::Up)]);
+        // A failure now counts as the first.
+        process.ended(at(4), 2, "it ended");
+        assert_eq!(process.poll_timeout(), Some(at(5)));
+    }
+
+    #[test]
+    fn answers_are_counted_and_timed() {
+        let mut process = process();
+        up(&mut process, at(1));
+        (2..5).for_each(|ticket| process.order(at(2), ticket, ask()));
+        process.line(at(3), 1, &reply(2));
+        process.line(at(5), 1, &reply(3));
+        process.timeout(at(10));
+        let ProcessCounts { starts, answered, errors, lost, late, times } = *process.counts();
+        assert_eq!((starts, answered, errors, lost, late), (1, 2, 0, 1, 1));
+        assert_eq!((times.count(), times.sum), (2, at(3)));
     }
 }

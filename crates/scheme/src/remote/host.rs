@@ -22,10 +22,11 @@ impl Host {
         Host { scheme, view: View::new(fabric), saved: State::default(), jobs: BTreeMap::new() }
     }
 
-    /// Passes an event to the scheme.
+    /// Passes an event to the scheme. If the scheme cannot restore its state, such as that of an older version of its file, it
+    /// begins without one, and the reply says so.
     ///
     /// # Errors
-    /// The request names nodes or links that the fabric does not have, or the scheme cannot restore its state.
+    /// The request names nodes or links that the fabric does not have.
     pub fn handle(&mut self, request: Request) -> Result<Reply, String> {
         let Request { now, view: change, restore, event } = request;
         if change.fresh {
@@ -35,10 +36,10 @@ impl Host {
             return Err("the view has nodes or links that the fabric of the hello does not have".to_owned());
         }
         change.apply(&mut self.view);
-        if let Some(state) = restore {
+        let error = restore.and_then(|state| {
             self.saved = state.clone();
-            self.scheme.restore(state).map_err(|problem| problem.to_string())?;
-        }
+            self.scheme.restore(state).err().map(|problem| problem.to_string())
+        });
         let mut actions = Vec::new();
         let event = self.with_own_answer(event);
         self.scheme.handle(now, &event, &self.view, &mut actions);
@@ -50,7 +51,7 @@ impl Host {
         let (saved, timeout) = (self.scheme.save(), self.scheme.poll_timeout());
         let state = (saved != self.saved).then(|| saved.clone());
         self.saved = saved;
-        Ok(Reply { actions, timeout, state, error: None })
+        Ok(Reply { actions, timeout, state, error })
     }
 
     /// The event. If a job is answered with its input, as in Python, that is the very value: text does not always keep the last
