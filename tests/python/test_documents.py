@@ -189,6 +189,13 @@ def test_linked_files_of_documents_exist() -> None:
             assert (folder / target).exists(), target
 
 
+def test_the_map_of_the_code_is_read_in_ten_minutes() -> None:
+    size = len((ROOT / "ARCHITECTURE.md").read_bytes())
+    assert size <= 14 * 1024, (
+        f"ARCHITECTURE.md has {size} bytes: move details to docs/inside-controller.md or another page"
+    )
+
+
 def test_the_first_commands_are_demo_and_test() -> None:
     first = re.search(r"```\n(.*?)```", README, re.DOTALL)
     assert first is not None
