@@ -10,8 +10,9 @@ from pathloom.experiments.results.verdicts import HEADLINE, Verdict, verdict
 
 pytestmark = pytest.mark.long
 
-SCHEMES = {"ecmp": ("hedera", "hedera-sa", "ofpt", "lessor"), "mptcp": ("mptcp-aware",)}
-"""Central schemes by the scheme that hashes the same hosts' traffic."""
+SCHEMES = {"ecmp": ("hedera", "hedera-sa", "ofpt", "lessor", "loom", "loom:hosts=tcp"), "mptcp": ("mptcp-aware",)}
+"""Central schemes by the scheme that hashes the same hosts' traffic. The hosts of loom pull packets; with
+`hosts=tcp` they run TCP."""
 SLOW, SOME, FAST = (f"fat-tree:k=4,rate={rate}" for rate in ("10Mbps", "100Mbps", "1Gbps"))
 JELLYFISH = "jellyfish:switches=20,ports=8,hosts=40,rate=100Mbps"
 SPINE = "leaf-spine:spines=4,leaves=4,hosts=4,rate=1Gbps"
@@ -38,6 +39,8 @@ ALLOWED = 0.05
 """By how much a scheme may be worse than hashing, as a share, if the runs show it at all."""
 BY_NATURE = {
     ("incast of 256 KB", "ofpt"): 0.4,
+    ("incast of 256 KB", "loom"): 0.35,
+    ("incast of 256 KB", "loom:hosts=tcp"): 0.35,
     ("incast of 256 KB", "mptcp-aware"): 0.35,
     ("collective", "mptcp-aware"): 3.0,
 }
