@@ -93,6 +93,22 @@ def check_a_rule(judge: Judge) -> None:
     ]
 
 
+def check_arp(judge: Judge) -> None:
+    """Checks that the judge finds every field of the matches for ARP, with its mask."""
+    host = "02:00:00:00:16:01"
+    station = ("00:00:00:00:00:00", "01:00:00:00:00:00")
+    of_host = {"in_port": 3, "eth_dst": station, "eth_src": host, "arp_spa": "10.0.0.2", "arp_sha": host}
+    matches = {
+        "flow_add_arp_of_host": of_host,
+        "flow_add_arp_to_station": {"eth_dst": "02:00:00:00:00:01", "arp_op": 1},
+        "flow_add_arp_route": {"arp_tpa": ("10.0.1.0", "255.255.255.0")},
+        "flow_add_arp_route_to_host": {"arp_tpa": "10.0.1.2"},
+        "flow_delete_arp_route": {"arp_tpa": ("10.0.1.0", "255.255.255.0")},
+    }
+    for name, expected in matches.items():
+        assert dict(judge.read(SAMPLES[name]).match.items()) == {"eth_type": 0x0806, **expected}, name
+
+
 def requests(judge: Judge) -> dict[str, Any]:
     """Returns the messages that the libraries write but do not read, made by this library."""
     words, parts, protocol = judge
@@ -176,6 +192,7 @@ def main(name: str) -> None:
     judge = judge_of(name)
     check_reading(judge)
     check_a_rule(judge)
+    check_arp(judge)
     check_writing(judge)
     print(f"{name} agrees on {len(SAMPLES)} messages")
 

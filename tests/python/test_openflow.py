@@ -49,6 +49,27 @@ SEEN_BY_TSHARK: dict[str, dict[str, list[str]]] = {
         "oxm_experimenter.experimenter": ["0x4f4e4600"],
         "oxm_experimenter.value": ["00:02:00:12"],
     },
+    "flow_add_arp_of_host": {
+        "oxm.field": ["0", "3", "4", "5", "22", "24"],
+        "oxm.hm": ["0", "1", "0", "0", "0", "0"],
+        "oxm.value_etheraddr": ["00:00:00:00:00:00", "02:00:00:00:16:01", "02:00:00:00:16:01"],
+        "oxm.ether_mask": ["01:00:00:00:00:00"],
+        "oxm.value_ethertype": ["0x0806"],
+        "oxm.value_ipv4addr": ["10.0.0.2"],
+    },
+    "flow_add_arp_to_station": {
+        "oxm.field": ["3", "5", "21"],
+        "oxm.value_etheraddr": ["02:00:00:00:00:01"],
+        "oxm.value": ["00:01"],
+    },
+    "flow_add_arp_route": {
+        "oxm.field": ["5", "23"],
+        "oxm.hm": ["0", "1"],
+        "oxm.value_ipv4addr": ["10.0.1.0"],
+        "oxm.ipv4_mask": ["255.255.255.0"],
+    },
+    "flow_add_arp_route_to_host": {"oxm.hm": ["0", "0"], "oxm.value_ipv4addr": ["10.0.1.2"]},
+    "flow_delete_arp_route": {"flowmod.command": ["4"], "oxm.field": ["5", "23"], "oxm.hm": ["0", "1"]},
     "flow_delete": {"flowmod.command": ["4"], "flowmod.out_port": ["4294967295"], "flowmod.priority": ["1000"]},
     "group_select": {"groupmod.type": ["1"], "bucket.weight": ["1", "1"], "bucket.watch_port": ["1", "2"]},
     "group_failover": {"groupmod.type": ["3"], "bucket.weight": ["0", "0"], "bucket.watch_port": ["1", "2"]},
@@ -138,4 +159,4 @@ def test_a_judge_reads_and_writes_the_same(judge: str) -> None:
 
 
 def test_judges_agree_on_our_messages() -> None:
-    assert judged("both") == "os-ken and c65of find the same in 23 messages"
+    assert judged("both") == "os-ken and c65of find the same in 28 messages"

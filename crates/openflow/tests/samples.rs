@@ -5,7 +5,8 @@
 use pathloom_model::rules::*;
 use pathloom_model::{FiveTuple, PortNo, Prefix, PROTO_TCP};
 use pathloom_openflow::action::Action;
-use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
+use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4};
+use pathloom_openflow::instruction::Instructions;
 use pathloom_openflow::*;
 use std::net::Ipv4Addr;
 
@@ -50,6 +51,39 @@ fn first_packets() -> Rule {
     let src = Some(Prefix::new(Ipv4Addr::new(10, 0, 1, 0), 24));
     let matches = Match { src, proto: Some(6), dscp: Some(8), tcp_flags: Some((2, 0x12)), ..Match::default() };
     Rule { table: 0, priority: 200, matches, actions: [RuleAction::Copy].into(), goto: Some(1), meter: None, ..rule() }
+}
+
+/// ARP of a known host to a single station: 10.0.0.2 at port 3 is at 02:00:00:00:16:01.
+fn arp_of_a_host() -> FlowMod<'static> {
+    let mac = Some([2, 0, 0, 0, 0x16, 1]);
+    let matches = FlowMatch {
+        in_port: Some(3),
+        to_station: true,
+        eth_src: mac,
+        eth_type: Some(ETH_ARP),
+        arp_spa: Some(Ipv4Addr::new(10, 0, 0, 2)),
+        arp_sha: mac,
+        ..FlowMatch::default()
+    };
+    let instructions = Instructions { goto_table: Some(2), ..Instructions::default() };
+    FlowMod { table: 1, priority: 0xfff1, matches, instructions, ..FlowMod::NOTHING }
+}
+
+/// ARP requests to one station.
+fn arp_to_a_station() -> FlowMod<'static> {
+    let eth_dst = Some([2, 0, 0, 0, 0, 1]);
+    let matches = FlowMatch { eth_dst, eth_type: Some(ETH_ARP), arp_op: Some(1), ..FlowMatch::default() };
+    let apply = vec![Action::Output { port: PORT_CONTROLLER, max_len: 0xffff }];
+    let instructions = Instructions { apply: apply.into(), ..Instructions::default() };
+    FlowMod { priority: 0xfff2, matches, instructions, ..FlowMod::NOTHING }
+}
+
+/// The default route to 10.0.1.0/24, or to 10.0.1.2.
+fn default_route(length: u8) -> Rule {
+    let address = if length == 32 { Ipv4Addr::new(10, 0, 1, 2) } else { Ipv4Addr::new(10, 0, 1, 0) };
+    let matches = Match { dst: Some(Prefix::new(address, length)), ..Match::default() };
+    let actions = [RuleAction::Output(PortNo(4))].into();
+    Rule { table: 2, priority: 100, matches, actions, goto: None, meter: None, ..rule() }
 }
 
 fn group(kind: GroupKind) -> Group {
@@ -157,6 +191,11 @@ fn changes() -> Vec<(&'static str, Message<'static>)> {
         ("flow_add", Message::FlowMod(parsed(|out| convert::emit_add_rule(&rule(), 1, out).unwrap()))),
         ("flow_add_first", Message::FlowMod(parsed(|out| convert::emit_add_rule(&first_packets(), 1, out).unwrap()))),
         ("flow_delete", Message::FlowMod(parsed(|out| convert::emit_delete_rule(&rule().key(), 1, out).unwrap()))),
+        ("flow_add_arp_of_host", Message::FlowMod(arp_of_a_host())),
+        ("flow_add_arp_to_station", Message::FlowMod(arp_to_a_station())),
+        ("flow_add_arp_route", Message::FlowMod(convert::arp_route(&default_route(24)).unwrap())),
+        ("flow_add_arp_route_to_host", Message::FlowMod(convert::arp_route(&default_route(32)).unwrap())),
+        ("flow_delete_arp_route", Message::FlowMod(convert::arp_route_delete(&default_route(24).key()))),
         ("group_select", group(GroupKind::Select)),
         ("group_failover", group(GroupKind::FastFailover)),
         ("group_all", group(GroupKind::All)),
