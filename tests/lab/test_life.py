@@ -19,6 +19,7 @@ from live import until
 from pathloom.lab import system
 from pathloom.lab.daemons import allocator
 from pathloom.lab.lab import Lab
+from pathloom.lab.status import lab_status
 from support import K4, NOT_ROOT, PATHLOOM, PATIENCE_S, SMALL, Outcome, call, figures, left_of, machine_links
 
 LabCommand = Callable[..., Outcome]
@@ -158,6 +159,88 @@ def test_a_killed_controller_is_reported_and_started_again(lab: LabCommand, name
     (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
     assert row["controller_process"] is not None and all(switch["connected"] for switch in row["switches"])
     reach(name, "h0", "h3")
+
+
+ALL_OF = """
+import sys
+from pathloom import cli
+from pathloom.lab import lab
+every, prefix = lab.known_labs, sys.argv.pop(1)
+lab.known_labs = lambda: [name for name in every() if name.startswith(prefix)]
+sys.exit(cli.run(sys.argv[1:]))
+"""
+"""Runs a command that knows only the labs whose names begin with the first argument: other tests have labs too."""
+
+
+def test_killed_labs_are_shown_as_broken_and_all_are_taken_down(lab: LabCommand, name: str) -> None:
+    """All processes of a lab are killed, the switches of a second one, and the command that builds a third one."""
+    other, third = f"{name}b", f"{name}c"
+    links = machine_links()
+    try:
+        assert lab("up", SMALL, "--controller", "pathloom", "--api").code == 0
+        assert call("up", SMALL, "--controller", "pathloom", "--name", other).code == 0
+        building = start(third)
+        until(lambda: bool(system.namespaces_of(f"pathloom.{third}.")), "a part of the third lab exists")
+        building.kill()
+        building.wait(PATIENCE_S)
+        for process in system.processes_of(Lab(name).directory, Lab(name).prefix):
+            os.kill(process, signal.SIGKILL)
+        all_of_other = system.processes_of(Lab(other).directory, Lab(other).prefix)
+        os.kill(next(process for process in all_of_other if _is(process, "ovsdb-server")), signal.SIGKILL)
+        labs = (name, other, third)
+        until(lambda: all(lab_status(one)["state"] == "broken" for one in labs), "the labs are broken")
+        printed = call("status").out
+        for one in labs:
+            way_out = f"parts of it are missing; `pathloom lab down --name {one}` removes the rest"
+            assert lab_status(one)["way_out"] == way_out
+            assert f"{one}: broken: {way_out}\n" in printed
+        for refused in (lab("controller"), lab("up", SMALL)):
+            assert (refused.code, "parts of it are missing" in refused.err) == (2, True), refused.err
+        down = call("down", "--all", command=[sys.executable, "-c", ALL_OF, name])
+        assert (down.code, down.out) == (0, "".join(f"lab `{one}` is down\n" for one in labs))
+        assert [left_of(one) for one in labs] == [[], [], []]
+        assert machine_links() == links
+    finally:
+        for one in (other, third):
+            call("down", "--name", one)
+
+
+def test_the_api_of_a_lab_is_reached_from_the_machine(lab: LabCommand, name: str) -> None:
+    refused = lab("up", SMALL, "--api")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    up = lab("up", SMALL, "--controller", "pathloom", "--api")
+    assert up.code == 0, up.err
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    api = row["api"]
+    assert api["open"] and api["url"] in up.out
+    tokens = Path(api["tokens"])
+    assert tokens.stat().st_mode & 0o777 == 0o600
+
+    def ask(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [*PATHLOOM, "controller", *words, "--url", api["url"], "--token-file", str(tokens)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    said = ask("status").stdout
+    assert f"ecmp is in charge of {SMALL}" in said
+    assert "switches  2 of 2 connected" in said
+    unknown = subprocess.run(
+        ["curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", f"{api['url']}/v1/state"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert unknown.stdout == "401"
+    # The controller may end and start again behind the same address, and so may what passes the bytes on.
+    os.kill(row["controller_process"], signal.SIGKILL)
+    door = next(one for one in system.processes_of(Lab(name).directory, Lab(name).prefix) if _serves(one))
+    os.kill(door, signal.SIGKILL)
+    until(lambda: "closed; " in lab("status").out, "the API is closed")
+    assert ask("status").returncode == 1
+    again = lab("controller")
+    assert again.code == 0, again.err
+    until(lambda: "switches  2 of 2 connected" in ask("status").stdout, "the API answers again")
+
+
+def _serves(process: int) -> bool:
+    return b"pathloom.lab.door" in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
 
 
 @pytest.mark.long

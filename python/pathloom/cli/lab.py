@@ -80,6 +80,15 @@ SwitchesOption = Annotated[
 ]
 
 
+ApiOption = Annotated[
+    bool,
+    typer.Option(
+        "--api",
+        help="Serve the API and the page of our controller on this machine, for pathloom controller, curl, a browser.",
+    ),
+]
+
+
 @app.command("up")
 def up(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="fat-tree:k=4,rate=10Mbps,buffer=150 or a file.")],
@@ -96,16 +105,18 @@ def up(
     controllers: Annotated[
         int, typer.Option("--controllers", metavar="N", help="1, or 3 of our own with an etcd each; one leads.")
     ] = 1,
+    api: ApiOption = False,
 ) -> int:
     """Put a lab up.
 
     Example: pathloom lab up fat-tree:k=4,rate=10Mbps,buffer=150
 
+    Example: pathloom lab up fat-tree:k=4,rate=10Mbps,buffer=150 --controller pathloom --api
+
     Example: pathloom lab up fat-tree:k=4,rate=10Mbps,buffer=150 --controllers 3 --scheme ofpt
     """
     from pathloom.fabrics import Fabric
     from pathloom.lab import system
-    from pathloom.lab.controller import OWN
     from pathloom.lab.hosts import host_stack
     from pathloom.lab.lab import Lab
     from pathloom.lab.program_switches import PROTOCOLS, is_protocol
@@ -115,12 +126,9 @@ def up(
     target = _controller(controller)
     if controllers != 1:
         return _up_with_members(
-            lab, fabric, (controllers, controller, arp, switches), scheme, hosts, transport, daemons
+            lab, fabric, (controllers, controller, arp, switches), scheme, hosts, transport, daemons, api
         )
-    if arp not in ("static", "proxy") or (arp == "proxy" and target is None):
-        raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
-    if scheme is not None and target not in (None, OWN):
-        raise bad_input(f"--scheme `{scheme}`: is for our own controller; `{controller}` has its own")
+    _check_target(target, scheme, arp, api)
     routed = None
     if switches is not None:
         if target is not None or arp != "static" or daemons is not None:
@@ -143,11 +151,24 @@ def up(
             elif switches is not None:
                 blueprint = lab.up_with_programs(built, switches, stack, console.say)
             else:
-                blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons, transport)
+                blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons, transport, api)
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")
+    _print_api(lab)
     return 0
+
+
+def _check_target(target: str | None, scheme: str | None, arp: str, api: bool) -> None:
+    """Raises `PathloomError` if options do not go with what controls the switches."""
+    from pathloom.lab.controller import OWN
+
+    if api and target != OWN:
+        raise bad_input("--api: is the API of our own controller; add --controller pathloom")
+    if arp not in ("static", "proxy") or (arp == "proxy" and target is None):
+        raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
+    if scheme is not None and target not in (None, OWN):
+        raise bad_input(f"--scheme `{scheme}`: is for our own controller; `{target}` has its own")
 
 
 def _up_with_members(
@@ -158,6 +179,7 @@ def _up_with_members(
     hosts: str,
     transport: str | None,
     daemons: int | None,
+    api: bool,
 ) -> int:
     """Puts a lab with several controllers up; `asked` has the options that go with one number of controllers only."""
     from pathloom.fabrics import Fabric
@@ -178,11 +200,27 @@ def _up_with_members(
     stack = host_stack(hosts, transport)
     try:
         with system.signals_as_interrupts():
-            _, leader = members.put_up(lab, built, scheme or "ecmp", stack, console.say, daemons)
+            _, leader = members.put_up(lab, built, scheme or "ecmp", stack, console.say, daemons, api=api)
     finally:
         lab.release()
     print(f"lab `{lab.name}` is up, with {count} controllers; {members.name(leader)} leads")
+    _print_api(lab, leader)
     return 0
+
+
+def _print_api(lab: Lab, leader: int = 0) -> None:
+    """Prints how the API of a lab's controller is reached; nothing if the machine does not serve it."""
+    from pathloom.lab import door
+
+    found = door.row(lab.directory)
+    if found is None:
+        return
+    sudo = "sudo " if os.environ.get("SUDO_UID") else ""
+    url = found["url"].split(",")[leader]
+    print(f"API, and a page for a browser with the token as its password: {found['url']}")
+    print(f"  export PATHLOOM_URL={found['url']} PATHLOOM_TOKEN=$({sudo}cut -d ' ' -f 3 {found['tokens']})")
+    print("  pathloom controller status")
+    print(f'  curl -H "Authorization: Bearer $PATHLOOM_TOKEN" {url}/v1/state')
 
 
 @app.command("plan")
@@ -242,12 +280,15 @@ def restart_controller(name: NameOption = "lab") -> int:
 
     Example: pathloom lab controller --name lab
     """
+    from pathloom.lab import door
     from pathloom.lab.lab import Lab
 
     lab = Lab(name)
     if count := (lab.state() or {}).get("controllers"):
         from pathloom.lab.members import Members
 
+        lab.check_stands()
+        door.reopen(lab.directory)
         members = Members(lab.blueprint(), lab.directory, count)
         ended = [number for number in members.numbers if members.running(number) is None]
         for number in ended:
@@ -534,7 +575,8 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
             continue
         connected = sum(switch["connected"] is True for switch in row["switches"])
         target = row["controller"]
-        steering = f"{target}: {connected} connected" if target else f"none; static routes of {row['scheme']}"
+        late = "" if connected == len(row["switches"]) else " (Open vSwitch records sessions every 5 s)"
+        steering = f"{target}: {connected} connected{late}" if target else f"none; static routes of {row['scheme']}"
         print(f"  fabric      {row['fabric']}")
         programs = row["programs"]
         kind = "Open vSwitch" if programs is None else f"{programs['protocol']} (pathloom-switch)"
@@ -549,6 +591,9 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         for one in row.get("controllers", ()):
             runs = f"process {one['process']}" if one["process"] is not None else "does not run"
             print(f"              {one['name']}: {runs}{', leads' if one['leads'] else ''}")
+        if row["api"] is not None:
+            closed = "" if row["api"]["open"] else f": closed; `pathloom lab controller --name {row['name']}` opens it"
+            print(f"  API         {row['api']['url']}, token in {row['api']['tokens']}{closed}")
         if "way_out" in row:
             print(f"              {row['way_out']}")
             print(f"              last line of its log: {row['last_words'] or 'none'}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pathloom.errors import ToolError
 from pathloom.fabrics import FABRIC_FILES, Fabric
-from pathloom.lab import management, system
+from pathloom.lab import door, management, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.native import program
@@ -68,7 +68,7 @@ def write_config(
         "scheme": scheme_table(scheme, seed),
         "discovery": {"hosts": "learn" if arp == PROXY_ARP else "configured"},
     }
-    lines = [*toml_lines(words), *management.table(directory), more, ""]
+    lines = [*toml_lines(words), *management.table(directory), *door.table(directory), more, ""]
     (directory / "controller.toml").write_text("\n".join(lines), encoding="utf-8")
 
 
@@ -161,18 +161,9 @@ def running(directory: Path) -> int | None:
 
 def process_with(config: Path) -> int | None:
     """Returns the number of the process that runs with this configuration file; None if there is none."""
-    file = os.fsencode(config)
-    with os.scandir("/proc") as entries:
-        for entry in entries:
-            if entry.name.isdecimal():
-                try:
-                    words = Path(f"/proc/{entry.name}/cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue  # The process has ended meanwhile.
-                # Until `ip netns exec` becomes the controller, it has the same words behind its own words.
-                if words[1:3] == [b"--config", file]:
-                    return int(entry.name)
-    return None
+    # Until `ip netns exec` becomes the controller, it has the same words behind its own words.
+    wanted = [b"--config", os.fsencode(config)]
+    return system.process_where(lambda words: words[1:3] == wanted)
 
 
 def busy_ns(process: subprocess.Popen[bytes]) -> int:

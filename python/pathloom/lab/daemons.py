@@ -61,17 +61,20 @@ class Daemon:
         give_priority(self.process())
 
     def runs(self) -> bool:
-        """Returns whether its process runs."""
+        """Returns whether its processes run: the one that forwards, and the one that has the database."""
+        return self._has("ovs-vswitchd") and self._has("ovsdb-server")
+
+    def _has(self, program: str) -> bool:
         try:
-            process = self.process()
-            ours = Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
+            process = self.process(program)
+            ours = Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith(program)
             return ours and not system.is_over(process)
         except (OSError, ValueError):
             return False
 
-    def process(self) -> int:
-        """Returns its process number. Raises `OSError` if it was never started."""
-        return int(self._file("ovs-vswitchd", ".pid").read_text(encoding="ascii"))
+    def process(self, program: str = "ovs-vswitchd") -> int:
+        """Returns the number of a process of the daemon. Raises `OSError` if it was never started."""
+        return int(self._file(program, ".pid").read_text(encoding="ascii"))
 
     def add_bridges(self, controller: str | None) -> None:
         """Makes every bridge with its ports, in one transaction. Raises `ToolError`."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from pathloom.errors import ToolError, bad_input, reason
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, delays, hostd, hosts, links, management, program_switches, rules, system
+from pathloom.lab import controller, delays, door, hostd, hosts, links, management, program_switches, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.daemons import Daemon, performance_notes
 from pathloom.lab.hosts import HostStack, Subflows
@@ -83,6 +83,21 @@ class Lab:
     def exists(self) -> bool:
         """Returns whether any part of the lab exists."""
         return self.directory.exists() or bool(system.namespaces_of(self.prefix))
+
+    def stands(self) -> bool:
+        """Returns whether a lab that is up still has its namespaces and its switches run."""
+        blueprint = self.blueprint()
+        switches = self.routers() or self.program_switches() or OpenVSwitch(blueprint, self.directory)
+        return not set(blueprint.namespaces) - set(system.namespaces_of(self.prefix)) and switches.runs()
+
+    def check_stands(self) -> None:
+        """Raises `PathloomError` if parts of a lab that is up are missing."""
+        if not self.stands():
+            raise bad_input(f"lab `{self.name}`: {self.remedy()}")
+
+    def remedy(self) -> str:
+        """Says what to do about a lab of which parts are left, as after its processes were killed."""
+        return f"parts of it are missing; `pathloom lab down --name {self.name}` removes the rest"
 
     def open_vswitch(self) -> OpenVSwitch:
         """The switches of a lab that is up."""
@@ -244,13 +259,15 @@ class Lab:
         arp: str = controller.STATIC_ARP,
         daemons: int | None = None,
         transport: str | None = None,
+        api: bool = False,
     ) -> Blueprint:
         """Builds the lab; switches connect to the controller at `target`, or get the default routes of `scheme`.
 
         If the target is `controller.OWN`, the native controller is started with that scheme. With
         `controller.PROXY_ARP`, hosts do not know each other's hardware addresses, and ask the controller for them. The
         switches are spread over `daemons` daemons, or over `daemon_count` of them if None. `scheme` and `transport`
-        decide whether the agent of the hosts opens subflows of MPTCP connections.
+        decide whether the agent of the hosts opens subflows of MPTCP connections. With `api`, the API of the native
+        controller is served at a port of the machine's loopback interface.
 
         After an error or Ctrl-C, everything that was built is removed. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
@@ -276,7 +293,11 @@ class Lab:
             self._build(blueprint, stack, called, arp)
             if target == controller.OWN:
                 management.connect(blueprint, self.directory)
+                if api:
+                    door.prepare(self.directory)
                 self.start_controller(fabric, scheme, subflows=subflows)
+                if api:
+                    door.open_doors(self.directory, [(blueprint.namespace, door.ADDRESS)])
             elif target is None:
                 self.write_default_routes(fabric, scheme)
                 if subflows is not None:
@@ -419,8 +440,10 @@ class Lab:
                 f"lab `{self.name}`: has {steering}, not Pathloom's own controller; "
                 "`lab up --controller pathloom` starts one"
             )
+        self.check_stands()
         self.hold()
         try:
+            door.reopen(self.directory)
             if hostd.running(self.directory) is None:
                 subflows = (self.state() or {}).get("subflows")
                 told = None if subflows is None else Subflows(**subflows)
@@ -502,6 +525,7 @@ class Lab:
         state = self.state()
         if state is not None and state.get("state") == UP:
             self.release()
+            self.check_stands()
             raise bad_input(
                 f"lab `{self.name}`: is up already, with {state['fabric']}; take it down first "
                 f"(`pathloom lab down --name {self.name}`), or choose another --name"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import secrets
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, hostd, system
+from pathloom.lab import controller, door, hostd, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.lab.tables import default_tables
@@ -149,9 +148,7 @@ class Members:
     def write_configs(self, fabric: Fabric, scheme: str, seed: int = 1) -> None:
         """Writes the configurations, and the token of the API."""
         spec = controller.write_fabric(self.directory, fabric)
-        tokens = self.directory / "tokens"
-        tokens.touch(mode=0o600)
-        tokens.write_text(f"operate lab {secrets.token_hex(24)}\n", encoding="ascii")
+        tokens = door.prepare(self.directory)
         for number in self.numbers:
             words: dict[str, dict[str, object]] = {
                 "fabric": {"spec": spec},
@@ -199,7 +196,7 @@ class Members:
     def ask(self, number: int, path: str, method: str = "GET", content: object = None) -> Any:
         """The answer of the API of a controller; None if it does not answer. `content` is sent as JSON."""
         address, _, port = self.api(number).rpartition(":")
-        token = (self.directory / "tokens").read_text(encoding="ascii").split()[2]
+        token = (self.directory / door.TOKENS).read_text(encoding="ascii").split()[2]
 
         def asked() -> Any:
             patience_s = _READ_S if method == "GET" else _CHANGE_S
@@ -287,8 +284,11 @@ def put_up(
     say: Callable[[str], None] = lambda _text: None,
     daemons: int | None = None,
     ttl_s: int = TTL_S,
+    api: bool = False,
 ) -> tuple[Members, int]:
     """Builds a lab with several controllers, with this lease. Returns them and the number of the one that leads.
+
+    With `api`, their APIs are served at ports of the machine's loopback interface.
 
     After an error or Ctrl-C, everything that was built is removed. The caller keeps the lab locked until `release`.
     Raises `PathloomError`, `ToolError`.
@@ -299,6 +299,8 @@ def put_up(
     members = Members(blueprint, lab.directory, ttl_s=ttl_s)
     try:
         leader = _start(members, OpenVSwitch(blueprint, lab.directory), fabric, scheme)
+        if api:
+            door.open_doors(lab.directory, [(members.namespace(one), members.api(one)) for one in members.numbers])
         lab.note(controller=controller.OWN, controllers=COUNT, scheme=scheme)
     except BaseException:
         with system.uninterrupted():

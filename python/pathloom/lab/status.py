@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pathloom.lab import controller, hostd, system
+from pathloom.lab import controller, door, hostd, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
 from pathloom.lab.members import Members
@@ -21,10 +21,11 @@ def lab_status(name: str) -> dict[str, Any]:
     `down`. The row of a lab that never was up has only its name and state. Those of a broken and of an orphaned lab
     have `way_out`: what to do. `controller_process` is the process of Pathloom's own controller. It is null if the
     controller has ended, and `way_out` then says what to do. A lab with several controllers has `controllers` instead:
-    the process of each, and whether it leads. `host_agent` describes the agent of the hosts: its process (null if it
-    does not run), whether it paces and holds, and why not. `programs` describes switches that find paths themselves:
-    their protocol, and the tables and counters of each; null for others. `routers` describes switches that are routers:
-    their kind, and how many packets they dropped outside queues, by reason; null for others.
+    the process of each, and whether it leads. `api` has the URL of the controller's API on this machine, the file with
+    its token, and whether it is `open`; null for a lab without it. `host_agent` describes the agent of the hosts: its
+    process (null if it does not run), whether it paces and holds, and why not. `programs` describes switches that find
+    paths themselves: their protocol, and the tables and counters of each; null for others. `routers` describes switches
+    that are routers: their kind, and how many packets they dropped outside queues, by reason; null for others.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -40,12 +41,15 @@ def lab_status(name: str) -> dict[str, Any]:
     switching = (routers or programs or switches).runs()
     missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
     connected = switches.connected_bridges() if switching and state["controller"] else {}
+    condition = _orphaned(lab, state.get("keeper")) or ({"state": UP} if switching and not missing else _broken(lab))
     return {
         "name": name,
-        **(_orphaned(lab, state.get("keeper")) or ({"state": UP} if switching and not missing else _broken(lab))),
         "fabric": state["fabric"],
         "controller": state["controller"],
+        # A broken lab is removed, whatever its controller would need.
         **_controller(lab, state),
+        **condition,
+        "api": door.row(lab.directory),
         "host_agent": {
             "process": hostd.running(lab.directory),
             "enforces": hostd.enforces(lab.directory),
@@ -82,8 +86,7 @@ def _orphaned(lab: Lab, keeper: list[int] | None) -> dict[str, str]:
 
 def _broken(lab: Lab) -> dict[str, str]:
     """Returns the state of a lab of which parts are left, as after its processes were killed."""
-    way_out = f"parts of it are missing; `pathloom lab down --name {lab.name}` removes the rest"
-    return {"state": "broken", "way_out": way_out}
+    return {"state": "broken", "way_out": lab.remedy()}
 
 
 def _controller(lab: Lab, state: dict[str, Any]) -> dict[str, Any]:

@@ -157,11 +157,16 @@ def within(namespace: str) -> list[str]:
 
 
 def start_daemon(
-    command: Sequence[str | Path], log: Path, directory: Path, stdout: int | None = None
+    command: Sequence[str | Path],
+    log: Path,
+    directory: Path,
+    stdout: int | None = None,
+    keep_open: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Starts a program of the lab in `directory`, whose output is added to `log`, except for `stdout` if that is given.
 
-    It gets its own session, so that Ctrl-C at the terminal does not end it, and the mark by which it is found.
+    It gets its own session, so that Ctrl-C at the terminal does not end it, and the mark by which it is found. The
+    descriptors `keep_open` stay open in it.
     """
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -171,6 +176,7 @@ def start_daemon(
             stderr=out,
             env={**os.environ, MARK: str(directory)},
             start_new_session=True,
+            pass_fds=tuple(keep_open),
         )
 
 
@@ -317,6 +323,20 @@ def processes_of(run_directory: Path, prefix: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def process_where(is_meant: Callable[[list[bytes]], bool]) -> int | None:
+    """Returns the number of a process whose command line is the one that is meant; None if there is none."""
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdecimal():
+                try:
+                    words = Path(f"/proc/{entry.name}/cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue  # The process has ended meanwhile.
+                if is_meant(words):
+                    return int(entry.name)
+    return None
 
 
 def _ancestors() -> set[int]:
