@@ -1,5 +1,6 @@
 //! The configuration file (TOML). docs/switch.example.toml contains every setting with its default.
 
+use crate::layout::KERNEL_FLOWS;
 use pathloom_daemon_support::config::{self, from_toml};
 use pathloom_model::{Mac, Nanos, PortNo, Tier};
 use pathloom_switching::programs::{ArpPath, Elephants, Identity, LearningSwitch, PortRole, Selection, TcpPath};
@@ -147,6 +148,8 @@ pub struct Limits {
     pub host_frames_per_s: u32,
     /// Maximum number of flows of a host port that the kernel forwards. Further flows are forwarded in user space.
     pub kernel_flows_per_port: usize,
+    /// All host ports together may have as much of each of the five limits above as this many of them alone.
+    pub busy_ports: u32,
 }
 
 impl Default for Limits {
@@ -162,6 +165,7 @@ impl Default for Limits {
             broadcasts_per_s: 100,
             host_frames_per_s: 10_000,
             kernel_flows_per_port: 16_384,
+            busy_ports: settings.busy_ports,
         }
     }
 }
@@ -237,6 +241,9 @@ impl Config {
             [first, last] if first <= last => {}
             _ => return Err("elephants.source_ports: expected [FIRST, LAST] or []".into()),
         }
+        if self.limits.busy_ports == 0 {
+            return Err("limits.busy_ports: expected at least 1".into());
+        }
         if self.elephants.dscp > 63 {
             return Err(format!("elephants.dscp: {} is not between 0 and 63", self.elephants.dscp));
         }
@@ -248,6 +255,35 @@ impl Config {
         let parts: Vec<u8> = self.mac.split(':').filter_map(|part| u8::from_str_radix(part, 16).ok()).collect();
         let bytes: Option<[u8; 6]> = parts.try_into().ok().filter(|_| self.mac.split(':').count() == 6);
         bytes.map(Mac).ok_or_else(|| format!("mac: `{}` is not an address such as 02:00:00:00:01:00", self.mac))
+    }
+
+    /// Number of ports at which hosts may be, at least 1.
+    fn host_ports(&self) -> usize {
+        self.ports.iter().filter(|port| port.role != Role::Switch).count().max(1)
+    }
+
+    /// What each host port may have of a limit, so that all together have no more than `busy_ports` of them alone.
+    fn each(&self, limit: usize) -> usize {
+        limit.min(limit.saturating_mul(self.limits.busy_ports as usize) / self.host_ports())
+    }
+
+    /// Maximum number of frames of a port per second that the kernel passes to user space; 0: no limit.
+    pub fn frames_per_s(&self, role: Role) -> u32 {
+        match role {
+            Role::Switch => 0,
+            Role::Host | Role::Learn if self.limits.host_frames_per_s == 0 => 0,
+            Role::Host | Role::Learn => (self.each(self.limits.host_frames_per_s as usize) as u32).max(1),
+        }
+    }
+
+    /// Maximum number of flows of a port that the kernel forwards. Those of hosts fill at most half of the kernel's table.
+    pub fn kernel_flows(&self, role: Role) -> usize {
+        match role {
+            Role::Switch => usize::MAX,
+            Role::Host | Role::Learn => {
+                self.each(self.limits.kernel_flows_per_port).min(KERNEL_FLOWS / 2 / self.host_ports())
+            }
+        }
     }
 
     /// Returns the settings of the program.
@@ -269,6 +305,7 @@ impl Config {
             explorations_per_s: limits.explorations_per_s,
             unused_explorations_per_s: limits.unused_explorations_per_s,
             broadcasts_per_s: limits.broadcasts_per_s,
+            busy_ports: limits.busy_ports,
             descend_only: self.protocol == Protocol::Tfe && self.elephants.descend_only,
             ..programs::Settings::default()
         }
@@ -335,6 +372,26 @@ mod tests {
         let least = parse(&format!("{LEAST}{PORT}")).unwrap();
         assert_eq!((example.timers, example.limits), (least.timers, least.limits));
         assert_eq!((example.elephants, example.bpf_fs), (least.elephants, least.bpf_fs));
+    }
+
+    /// Floods at all host ports fill neither the ring of frames nor the kernel's table of flows.
+    #[test]
+    fn the_limits_of_host_ports_are_smaller_if_there_are_many() {
+        let with = |hosts: u32| {
+            let port =
+                |number: u32, role| format!("[[ports]]\nnumber = {number}\ninterface = 'e{number}'\nrole = '{role}'\n");
+            let ports = (1..=hosts).map(|number| port(number, "host")).chain([port(99, "switch")]);
+            let config = parse(&format!("{LEAST}{}", ports.collect::<String>())).unwrap();
+            assert_eq!((config.frames_per_s(Role::Switch), config.kernel_flows(Role::Switch)), (0, usize::MAX));
+            (config.frames_per_s(Role::Host), config.kernel_flows(Role::Learn))
+        };
+        assert_eq!(with(4), (10_000, 16_384));
+        assert_eq!(with(8), (10_000, 8_192));
+        assert_eq!(with(40), (2_000, 1_638));
+        let text = |limits: &str| format!("{LEAST}{PORT}role = 'host'\n[limits]\n{limits}\n");
+        let unlimited = parse(&text("host_frames_per_s = 0")).unwrap();
+        assert_eq!(unlimited.frames_per_s(Role::Host), 0, "0 means no limit");
+        assert!(parse(&text("busy_ports = 0")).unwrap_err().contains("busy_ports"));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 
 /// Number of bytes of the header before a frame in the ring.
 pub const HEADER_BYTES: usize = 16;
+/// Number of flows for which the kernel's table has room (`MOST_FLOWS`).
+pub const KERNEL_FLOWS: usize = 131_072;
 
 /// A flow that arrives at an interface.
 #[repr(C)]
@@ -113,6 +115,11 @@ mod tests {
         assert_eq!(size_of::<Flow>(), 36 - 4);
         assert_eq!(size_of::<Path>(), 40);
         assert_eq!(size_of::<Port>(), 64);
+    }
+
+    #[test]
+    fn the_table_of_flows_has_the_size_of_the_bpf_program() {
+        assert!(include_str!("../bpf/switch.bpf.c").contains(&format!("#define MOST_FLOWS {KERNEL_FLOWS}\n")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! timers.
 
 use crate::bpf::{self, Bpf, FlowTable};
-use crate::config::{Config, Role};
+use crate::config::Config;
 use crate::filters::Filters;
 use crate::foreigners::Foreigners;
 use crate::layout::{Flow as KernelFlow, Path as KernelPath, Port};
@@ -192,11 +192,7 @@ impl Running {
         let before = state::load(&directory, config.protocol.name(), &config.mac).filter(|_| pinned);
         let bpf = Bpf::load(&config.bpf_fs, &config.name)?;
         let boot = before.as_ref().map_or(now.0, |state| state.boot);
-        let host_share = |port: &crate::config::Port| match port.role {
-            Role::Switch => usize::MAX,
-            Role::Host | Role::Learn => config.limits.kernel_flows_per_port,
-        };
-        let shares = config.ports.iter().map(|port| (PortNo(port.number), host_share(port)));
+        let shares = config.ports.iter().map(|port| (PortNo(port.number), config.kernel_flows(port.role)));
         let switch = Switch::new(config.program(now, boot)?, shares, now.0);
         let problem = |problem: io::Error| problem.to_string();
         let out = Out { sender: Sender::open().map_err(problem)?, numbers: Numbers::default(), clock, failures: 0 };
@@ -274,8 +270,7 @@ impl Running {
 
     fn attach(&mut self, port: &crate::config::Port) -> Result<(), String> {
         let Some(&index) = self.out.numbers.index_of.get(&PortNo(port.number)) else { return Ok(()) };
-        let limited = port.role != Role::Switch;
-        let per_s = if limited { self.config.limits.host_frames_per_s } else { 0 };
+        let per_s = self.config.frames_per_s(port.role);
         self.bpf.attach(&port.interface, index, Port { number: port.number, per_s, ..Port::default() })
     }
 

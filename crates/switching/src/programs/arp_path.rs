@@ -499,6 +499,13 @@ impl ArpPath {
         }
     }
 
+    /// Lets the driver forget the ways to hosts that had to make room. The next frame to one of them begins a repair.
+    pub(crate) fn forget_displaced_hosts(&mut self) {
+        for mac in std::mem::take(&mut self.hosts.displaced) {
+            self.decisions.forget_destination(mac);
+        }
+    }
+
     pub(crate) fn refuse(&mut self, in_port: PortNo, why: DropCause) -> Verdict {
         self.counts.dropped(in_port, why);
         // Another switch is not at fault if the table is full.
@@ -534,6 +541,7 @@ impl Program for ArpPath {
         let result = self.admit(now, in_port, frame);
         let result = result.and_then(|from| self.forward(now, in_port, from, frame));
         self.lost.clear();
+        self.forget_displaced_hosts();
         result.unwrap_or_else(|why| self.refuse(in_port, why))
     }
 

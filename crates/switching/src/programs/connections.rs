@@ -80,6 +80,31 @@ impl Connection {
     }
 }
 
+/// Entries by the hosts that opened them. Those without an answer make room first, so that floods of SYNs from many addresses
+/// displace each other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Shares {
+    unanswered: FairShare<Mac, Key>,
+    answered: FairShare<Mac, Key>,
+}
+
+impl Shares {
+    fn touch(&mut self, key: Key, entry: &Connection) {
+        self.remove(&key);
+        let of = if entry.to_destination.is_some() { &mut self.answered } else { &mut self.unanswered };
+        of.touch(entry.conversation.src, key);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        self.unanswered.remove(key);
+        self.answered.remove(key);
+    }
+
+    fn take_surplus(&mut self) -> Option<Key> {
+        self.unanswered.take_surplus().or_else(|| self.answered.take_surplus())
+    }
+}
+
 /// Connections by five-tuple.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Connections {
@@ -90,8 +115,8 @@ pub(crate) struct Connections {
     table: BTreeMap<Key, Connection>,
     at_port: BTreeMap<PortNo, usize>,
     due: CheckQueue<Key>,
-    /// The entries by the hosts that opened them. `None` until the table is full for the first time.
-    shares: Option<FairShare<Mac, Key>>,
+    /// The entries that may have to make room. `None` until the table is full for the first time.
+    shares: Option<Shares>,
     /// The highest number of an exploration whose entry had to make room while late copies of it could arrive.
     forgotten: u64,
     /// Connections that had to make room. The owner of this object takes them.
@@ -209,7 +234,7 @@ impl Connections {
         self.count_at_port(quota_port, true);
         self.table.insert(key, entry);
         if let Some(shares) = &mut self.shares {
-            shares.touch(conversation.src, key);
+            shares.touch(key, &entry);
         }
         if before.is_none() {
             self.due.watch(now.saturating_add(self.lock.min(self.age)), key);
@@ -217,23 +242,23 @@ impl Connections {
         Ok(())
     }
 
-    /// Removes an entry of the host that opened the most connections: the one that was idle for longest, as far as the
-    /// order of `shares` shows it. An entry that was renewed since it got its place there gets another one first. Returns
+    /// Removes an entry without an answer, or otherwise an answered one, of the host that opened the most of these: the one that
+    /// was idle for longest, as far as the order of `shares` shows it. An entry that was renewed since it got its place there gets another one first. Returns
     /// whether there is room.
     fn make_room(&mut self, now: Nanos) -> bool {
         let shares = self.shares.get_or_insert_with(|| {
             let mut idlest: Vec<(Nanos, Mac, Key)> =
                 self.table.iter().map(|(&key, entry)| (entry.expires, entry.conversation.src, key)).collect();
             idlest.sort();
-            let mut shares = FairShare::new();
-            idlest.into_iter().for_each(|(_, owner, key)| shares.touch(owner, key));
+            let mut shares = Shares { unanswered: FairShare::new(), answered: FairShare::new() };
+            idlest.into_iter().for_each(|(_, _, key)| shares.touch(key, &self.table[&key]));
             shares
         });
         for tries in 0..=SECOND_CHANCES {
             let Some(key) = shares.take_surplus() else { return false };
             let Some(entry) = self.table.get_mut(&key) else { continue };
             if std::mem::take(&mut entry.renewed) && tries < SECOND_CHANCES {
-                shares.touch(entry.conversation.src, key);
+                shares.touch(key, entry);
                 continue;
             }
             let entry = *entry;
@@ -260,6 +285,9 @@ impl Connections {
         let expires = now.saturating_add(self.age);
         if let Some(entry) = self.table.get_mut(&key) {
             (entry.to_destination, entry.expires, entry.attempts) = (Some(port), expires, 0);
+            if let Some(shares) = &mut self.shares {
+                shares.touch(key, entry);
+            }
         }
     }
 
@@ -283,6 +311,9 @@ impl Connections {
     pub(crate) fn erase(&mut self, key: Key) {
         if let Some(entry) = self.table.get_mut(&key) {
             (entry.to_source, entry.to_destination) = (None, None);
+            if let Some(shares) = &mut self.shares {
+                shares.touch(key, entry);
+            }
         }
     }
 

@@ -6,11 +6,15 @@
 //! numbers never decrease. Where two numbers are equal, the next switch on the way accepted the exploration earlier.
 
 use super::check_queue::CheckQueue;
+use super::fair_share::FairShare;
 use crate::program::DropCause;
 use crate::SavedHost;
 use pathloom_model::{Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+
+/// How many entries in use are passed over before one must make room nevertheless.
+const SECOND_CHANCES: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Host {
@@ -49,12 +53,38 @@ pub(crate) struct Hosts {
     table: BTreeMap<Mac, Host>,
     at_port: BTreeMap<PortNo, usize>,
     due: CheckQueue<Mac>,
+    /// The entries of hosts elsewhere that may have to make room. `None` until the table is full for the first time.
+    elsewhere: Option<Elsewhere>,
+    /// The highest number of an exploration whose entry had to make room while late copies of it could arrive.
+    forgotten: u64,
+    /// Hosts that had to make room. The owner of this object takes them.
+    pub(crate) displaced: Vec<Mac>,
+}
+
+/// Hosts at other switches, by the ports of their ways, and the time at which each entry expired when it got its place.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Elsewhere {
+    shares: FairShare<Option<PortNo>, Mac>,
+    expires: BTreeMap<Mac, Nanos>,
+}
+
+impl Elsewhere {
+    fn touch(&mut self, mac: Mac, host: &Host) {
+        self.shares.touch(host.port, mac);
+        self.expires.insert(mac, host.expires);
+    }
+
+    fn remove(&mut self, mac: Mac) {
+        self.shares.remove(&mac);
+        self.expires.remove(&mac);
+    }
 }
 
 impl Hosts {
     pub(crate) fn new(age: Nanos, lock: Nanos, most: usize, most_per_port: usize) -> Hosts {
         let (table, at_port) = (BTreeMap::new(), BTreeMap::new());
-        Hosts { age, lock, most, most_per_port, table, at_port, due: CheckQueue::new() }
+        let (due, displaced) = (CheckQueue::new(), Vec::new());
+        Hosts { age, lock, most, most_per_port, table, at_port, due, elsewhere: None, forgotten: 0, displaced }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -113,7 +143,7 @@ impl Hosts {
             return Err(DropCause::TableFull);
         }
         let (number, late_copies_until) =
-            self.table.get(&mac).map_or((0, now), |host| (host.number, host.late_copies_until));
+            self.table.get(&mac).map_or((self.forgotten, now), |host| (host.number, host.late_copies_until));
         self.put(now, mac, Host::new(number, Some(port), true, expires, late_copies_until))?;
         Ok(true)
     }
@@ -125,10 +155,10 @@ impl Hosts {
     /// The copy is late, the host is at a port of this switch, or the table is full.
     pub(crate) fn offer(&mut self, now: Nanos, mac: Mac, number: u64, port: PortNo) -> Result<bool, DropCause> {
         let before = self.table.get(&mac).copied();
+        if number <= self.last_number(mac) {
+            return Err(DropCause::LateCopy);
+        }
         if let Some(host) = before {
-            if number <= host.number {
-                return Err(DropCause::LateCopy);
-            }
             if host.local && host.live(now).is_some() {
                 return Err(DropCause::StolenAddress);
             }
@@ -145,9 +175,9 @@ impl Hosts {
         }
     }
 
-    /// Returns the number of the last exploration of a host.
+    /// The number above which the number of a new exploration of a host must be.
     pub(crate) fn last_number(&self, mac: Mac) -> u64 {
-        self.table.get(&mac).map_or(0, |host| host.number)
+        self.table.get(&mac).map_or(self.forgotten, |host| host.number)
     }
 
     /// Records the IPv4 address of a host of this switch.
@@ -186,7 +216,7 @@ impl Hosts {
     pub(crate) fn withdraw(&mut self, now: Nanos, mac: Mac, number: u64) -> Result<bool, DropCause> {
         let late_copies_until = now.saturating_add(self.lock);
         let before = self.table.get(&mac).copied();
-        if before.is_some_and(|host| number <= host.number) {
+        if number <= self.last_number(mac) {
             return Err(DropCause::LateCopy);
         }
         if before.is_some_and(|host| host.local && host.live(now).is_some()) {
@@ -206,16 +236,51 @@ impl Hosts {
     }
 
     fn put(&mut self, now: Nanos, mac: Mac, host: Host) -> Result<(), DropCause> {
-        if self.table.len() >= self.most && !self.table.contains_key(&mac) {
+        if self.table.len() >= self.most && !self.table.contains_key(&mac) && !self.make_room(now) {
             return Err(DropCause::TableFull);
         }
         let before = self.table.insert(mac, host);
+        match &mut self.elsewhere {
+            Some(elsewhere) if host.local => elsewhere.remove(mac),
+            Some(elsewhere) => elsewhere.touch(mac, &host),
+            None => {}
+        }
         self.count(before.as_ref(), false);
         self.count(Some(&host), true);
         if before.is_none() {
             self.due.watch(now.saturating_add(self.age.min(self.lock)), mac);
         }
         Ok(())
+    }
+
+    /// Removes an entry of a host elsewhere: of the port with the most, the one whose way was set first. An entry that was used
+    /// since it got its place there gets another one first. Returns whether there is room. Hosts of this switch keep their
+    /// entries, because each port has a limit.
+    fn make_room(&mut self, now: Nanos) -> bool {
+        let elsewhere = self.elsewhere.get_or_insert_with(|| {
+            let mut oldest: Vec<(Nanos, Mac)> =
+                self.table.iter().filter(|(_, host)| !host.local).map(|(&mac, host)| (host.expires, mac)).collect();
+            oldest.sort();
+            let mut elsewhere = Elsewhere { shares: FairShare::new(), expires: BTreeMap::new() };
+            oldest.into_iter().for_each(|(_, mac)| elsewhere.touch(mac, &self.table[&mac]));
+            elsewhere
+        });
+        for tries in 0..=SECOND_CHANCES {
+            let Some(mac) = elsewhere.shares.take_surplus() else { return false };
+            let since = elsewhere.expires.remove(&mac);
+            let Some(host) = self.table.get(&mac).copied() else { continue };
+            if since.is_some_and(|since| since < host.expires) && tries < SECOND_CHANCES {
+                elsewhere.touch(mac, &host);
+                continue;
+            }
+            if now < host.late_copies_until {
+                self.forgotten = self.forgotten.max(host.number);
+            }
+            self.table.remove(&mac);
+            self.displaced.push(mac);
+            return true;
+        }
+        false
     }
 
     fn count(&mut self, host: Option<&Host>, more: bool) {
@@ -261,6 +326,9 @@ impl Hosts {
             };
             if until <= now {
                 self.table.remove(&mac);
+                if let Some(elsewhere) = &mut self.elsewhere {
+                    elsewhere.remove(mac);
+                }
                 continue;
             }
             if let (None, Some(kept)) = (host.live(now), self.table.get_mut(&mac)) {

@@ -15,6 +15,7 @@ mod learning;
 mod moves;
 mod ports;
 mod settings;
+mod shared_limit;
 mod tcp_path;
 mod token_bucket;
 

@@ -2,7 +2,7 @@
 
 use super::check_queue::CheckQueue;
 use super::settings::{Identity, PortRole, Settings};
-use super::token_bucket::TokenBucket;
+use super::shared_limit::SharedLimit;
 use crate::program::{DropCause, Outgoing};
 use crate::SavedNeighbour;
 use pathloom_model::{Body, Frame, Heard, Hello, Mac, Nanos, PortNo, Tier};
@@ -39,12 +39,6 @@ struct Port {
     state: State,
     up_at: Nanos,
     neighbour: Option<Neighbour>,
-    /// Limit of explorations of connections, and of all other events that are not floods of the default forwarding.
-    bucket: TokenBucket,
-    /// Limit of explorations of connections that the hosts at the port do not use.
-    unused: TokenBucket,
-    /// Limit of floods of the default forwarding.
-    broadcasts: TokenBucket,
 }
 
 impl Port {
@@ -63,9 +57,12 @@ pub(crate) struct Ports {
     hello: Option<Nanos>,
     neighbour_age: Nanos,
     settle: Nanos,
-    per_s: u32,
-    unused_per_s: u32,
-    broadcasts_per_s: u32,
+    /// Limit of explorations of connections, and of all other events that are not floods of the default forwarding.
+    events: SharedLimit,
+    /// Limit of explorations of connections that the hosts at the port do not use.
+    unused: SharedLimit,
+    /// Limit of floods of the default forwarding.
+    broadcasts: SharedLimit,
     ports: BTreeMap<PortNo, Port>,
     next_hello: Option<Nanos>,
     /// Time of the next Hello on ports that learn their role. These Hellos are frequent: a neighbour that starts must
@@ -85,9 +82,9 @@ impl Ports {
             hello: settings.hello,
             neighbour_age: settings.neighbour_age,
             settle: settings.settle,
-            per_s: settings.explorations_per_s,
-            unused_per_s: settings.unused_explorations_per_s,
-            broadcasts_per_s: settings.broadcasts_per_s,
+            events: SharedLimit::new(settings.explorations_per_s, settings.busy_ports),
+            unused: SharedLimit::new(settings.unused_explorations_per_s, settings.busy_ports),
+            broadcasts: SharedLimit::new(settings.broadcasts_per_s, settings.busy_ports),
             ports: BTreeMap::new(),
             next_hello: settings.hello.map(|period| now.saturating_add(period)),
             next_search: None,
@@ -182,32 +179,37 @@ impl Ports {
 
     /// Takes a token from the rate limit of a port. Returns false if there is none.
     pub(crate) fn take_token(&mut self, now: Nanos, port: PortNo) -> bool {
-        self.ports.get_mut(&port).is_some_and(|port| port.bucket.take(now))
+        if self.is_host(port) {
+            self.events.take(now, port)
+        } else {
+            self.events.take_alone(now, port)
+        }
     }
 
     /// Like [`Ports::take_token`], for the exploration of a connection of a host. [`Ports::was_used`] puts the token of one
     /// limit back.
     pub(crate) fn take_exploration_token(&mut self, now: Nanos, port: PortNo) -> bool {
-        self.ports.get_mut(&port).is_some_and(|port| port.bucket.take(now) && port.unused.take(now))
+        self.events.take(now, port) && self.unused.take(now, port)
     }
 
     /// Notes that a host at the port uses a connection for which the port has taken a token.
     pub(crate) fn was_used(&mut self, port: PortNo) {
-        if let Some(port) = self.ports.get_mut(&port) {
-            port.unused.put_back();
-        }
+        self.unused.put_back(port);
     }
 
     /// Like [`Ports::take_token`], for a flood of the default forwarding.
     pub(crate) fn take_broadcast_token(&mut self, now: Nanos, port: PortNo) -> bool {
-        self.ports.get_mut(&port).is_some_and(|port| port.broadcasts.take(now))
+        self.broadcasts.take(now, port)
     }
 
     /// Brings a port up or down. Returns whether a host or switch was lost.
     pub(crate) fn set(&mut self, now: Nanos, number: PortNo, up: bool, out: &mut Vec<Outgoing>) -> bool {
         let role = self.roles.get(&number).copied().unwrap_or_default();
-        let [bucket, unused, broadcasts] = [self.per_s, self.unused_per_s, self.broadcasts_per_s].map(TokenBucket::new);
-        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, bucket, unused, broadcasts };
+        let may_have_hosts = !matches!(role, PortRole::Switch { .. });
+        for limit in [&mut self.events, &mut self.unused, &mut self.broadcasts] {
+            limit.add(number, may_have_hosts);
+        }
+        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None };
         let port = self.ports.entry(number).or_insert(fresh);
         if up == (port.state != State::Down) {
             return false;
@@ -271,7 +273,7 @@ impl Ports {
         let heard = Heard { switch: hello.switch, port: hello.port, boot: hello.boot };
         let before = port.neighbour.filter(|neighbour| neighbour.heard == heard);
         // Each new neighbour is stored and answered.
-        if before.is_none() && !port.bucket.take(now) {
+        if before.is_none() && !self.events.take_alone(now, number) {
             return Err(DropCause::RateLimited);
         }
         let changed = port.neighbour.is_some() && before.is_none();

@@ -67,11 +67,12 @@ pub struct Settings {
     /// Maximum number of switches that a message may pass (own choice).
     pub most_hops: u8,
     /// Maximum number of connections of the switch. If there are more, the host that opened the most of them loses the one
-    /// that was idle for longest (own choice).
+    /// that was idle for longest. Connections without an answer are the first to go (own choice).
     pub most_connections: usize,
     /// Maximum number of connections of the hosts at one port (own choice).
     pub most_connections_per_port: usize,
-    /// Maximum number of hosts in the table of the switch (own choice).
+    /// Maximum number of hosts in the table of the switch. If there are more, the port with the most hosts of other switches
+    /// loses the one that was not used for longest (own choice).
     pub most_hosts: usize,
     /// Maximum number of hosts at one port (own choice).
     pub most_hosts_per_port: usize,
@@ -87,6 +88,9 @@ pub struct Settings {
     /// Number of floods of the default forwarding, which are broadcasts and recoveries of ways to hosts, that a host port
     /// may begin per second. After a pause, twice as many are allowed at once (own choice).
     pub broadcasts_per_s: u32,
+    /// The host ports of the switch together may begin as many explorations and floods per second as this many of them alone.
+    /// Half of that is divided among them equally, and they compete for the rest (own choice).
+    pub busy_ports: u32,
     /// Maximum number of remembered decisions of the default forwarding. If there are more, the oldest one of the host
     /// with the most is forgotten (own choice).
     pub most_remembered: usize,
@@ -135,6 +139,7 @@ impl Default for Settings {
             explorations_per_s: 1_000,
             unused_explorations_per_s: 1_000,
             broadcasts_per_s: 1_000,
+            busy_ports: 8,
             most_remembered: 65_536,
             descend_only: false,
             #[cfg(test)]

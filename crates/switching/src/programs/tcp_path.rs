@@ -432,6 +432,7 @@ impl Program for TcpPath {
     fn decide(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Verdict {
         let result = self.result(now, in_port, frame);
         self.break_paths(now);
+        self.base.forget_displaced_hosts();
         result.unwrap_or_else(|why| self.base.refuse(in_port, why))
     }
 

@@ -33,9 +33,18 @@ impl TokenBucket {
         enough
     }
 
-    /// Puts a token back that was taken.
-    pub(crate) fn put_back(&mut self) {
-        self.parts = self.parts.saturating_add(NS_PER_S).min(TokenBucket::most(self.per_s));
+    /// Puts a token back that was taken. Returns false if there is no room for it.
+    pub(crate) fn put_back(&mut self) -> bool {
+        let most = TokenBucket::most(self.per_s);
+        let room = self.parts.saturating_add(NS_PER_S) <= most;
+        self.parts = self.parts.saturating_add(NS_PER_S).min(most);
+        room
+    }
+
+    /// Changes the rate. What the bucket has by now stays, as far as it has room.
+    pub(crate) fn set_rate(&mut self, per_s: u32) {
+        self.per_s = per_s;
+        self.parts = self.parts.min(TokenBucket::most(per_s));
     }
 }
 
@@ -52,9 +61,12 @@ mod tests {
         assert_eq!(take(Nanos::from_millis(100), 100), 1);
         assert_eq!(take(Nanos::from_secs(1), 100), 9);
         assert_eq!(take(Nanos::MAX, 100), 20);
-        bucket.put_back();
+        assert!(bucket.put_back());
         assert_eq!((0..100).filter(|_| bucket.take(Nanos::MAX)).count(), 1);
-        (0..100).for_each(|_| bucket.put_back());
+        assert_eq!((0..100).filter(|_| bucket.put_back()).count(), 20);
         assert_eq!((0..100).filter(|_| bucket.take(Nanos::MAX)).count(), 20, "no more than after a pause");
+        (0..100).for_each(|_| _ = bucket.put_back());
+        bucket.set_rate(3);
+        assert_eq!((0..100).filter(|_| bucket.take(Nanos::MAX)).count(), 6);
     }
 }

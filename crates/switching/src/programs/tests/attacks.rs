@@ -2,7 +2,7 @@
 //! and 4.
 
 use super::net::{mac_of, tuple};
-use crate::program::{DropCause, Program, Verdict};
+use crate::program::{DropCause, Outgoing, Program, Verdict};
 use crate::programs::{Elephants, Identity, PortRole, Selection, Settings, TcpPath};
 use pathloom_model::{
     Arp, Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo,
@@ -286,6 +286,140 @@ fn a_flood_of_broadcasts_or_of_frames_to_unknown_hosts_has_a_limit_of_its_own() 
     assert_eq!((refused[0].port, refused[0].frames, refused[0].last), (H1, 80, Some(DropCause::RateLimited)));
     assert!(flooded(&mut switch, &segment(A, FAR, 5, TCP_SYN)), "connections have their own limit");
     assert_eq!(switch.decide(NOW, H2, &broadcast(mac_of(B))).dropped, None, "other ports keep their share");
+}
+
+/// A switch with hosts at ports 1 to 20 and switches at 21 and 22.
+fn wide_switch(settings: Settings) -> TcpPath {
+    let role = |port: u32| if port <= 20 { PortRole::Host } else { PortRole::Switch { tier: None } };
+    let roles = (1..=22).map(|port| (PortNo(port), role(port))).collect();
+    let identity = Identity { mac: OWN, tier: None, boot: 1, roles };
+    let mut switch = TcpPath::new(NOW, identity, Settings { quiet: Nanos::ZERO, ..settings }, Selection::AllTcp);
+    (1..=22).for_each(|port| switch.set_port(NOW, PortNo(port), true));
+    // The way to the remote host is known.
+    let far = Conversation::hosts(mac_of(FAR), Mac::BROADCAST, FAR, A);
+    let carried = Carried::from_body(broadcast(mac_of(FAR)).body).unwrap();
+    switch.decide(NOW, PortNo(21), &message(PathKind::Request, far, 7, carried));
+    while switch.poll_emission().is_some() {}
+    switch
+}
+
+/// Whether a frame begins an exploration, a flood or a search.
+fn begins(switch: &mut TcpPath, now: Nanos, port: u32, frame: &Frame) -> bool {
+    let verdict = switch.decide(now, PortNo(port), frame);
+    let queued: Vec<Outgoing> = std::iter::from_fn(|| switch.poll_emission()).collect();
+    verdict.emissions.iter().chain(&queued).any(|out| matches!(out.frame.body, Body::Path(_)))
+}
+
+/// A flood at one port has the limit of this port. Floods at all ports but one must not cost other switches more than floods
+/// at a few, and the last port must notice nothing.
+#[test]
+fn floods_at_many_ports_have_a_limit_together_and_leave_a_quiet_port_its_share() {
+    let host = |port: u32| Ipv4Addr::new(10, 0, 1, port as u8);
+    let broadcast_of = |port: u32, _: u32| {
+        let arp = Arp {
+            request: true,
+            sender_mac: mac_of(host(port)),
+            sender_ip: host(port),
+            target_mac: Mac::ZERO,
+            target_ip: FAR,
+        };
+        Frame { src: mac_of(host(port)), dst: Mac::BROADCAST, body: Body::Arp(arp) }
+    };
+    let syn = |port: u32, number: u32| segment(host(port), FAR, number as u16, TCP_SYN);
+    let search = |port: u32, number: u32| {
+        let dst = Ipv4Addr::from(0x0a04_0000 + number);
+        let five_tuple = pathloom_model::FiveTuple { proto: 17, ..tuple(host(port), dst, 9) };
+        Frame { src: mac_of(host(port)), dst: mac_of(dst), body: Body::Ip(Headers::plain(five_tuple)) }
+    };
+    let kinds: [&dyn Fn(u32, u32) -> Frame; 3] = [&broadcast_of, &syn, &search];
+    for (kind, frame) in kinds.iter().enumerate() {
+        let settings = Settings {
+            explorations_per_s: 20,
+            unused_explorations_per_s: 20,
+            broadcasts_per_s: 20,
+            busy_ports: 4,
+            hello: None,
+            ..Settings::default()
+        };
+        let mut switch = wide_switch(settings);
+        let (mut begun, mut quiet, mut number) = (0, 0, 0);
+        for ms in 0..10_000 {
+            let now = NOW.saturating_add(Nanos::from_millis(ms));
+            for port in 1..20 {
+                number += 1;
+                begun += usize::from(begins(&mut switch, now, port, &frame(port, number % 60_000)));
+            }
+            // Once per second.
+            if ms % 1_000 == 999 {
+                quiet += usize::from(begins(&mut switch, now, 20, &frame(20, 60_000 + ms as u32 / 1_000)));
+            }
+            switch.handle_timeout(now);
+        }
+        // The rate over 10 s, and twice as much at once at the beginning.
+        assert!((800..=960).contains(&begun), "kind {kind}: {begun}");
+        assert_eq!(quiet, 10, "kind {kind}");
+    }
+}
+
+/// Addresses of many ports of other switches fill the table of hosts. A new host must find a place, and one in use keep it.
+#[test]
+fn a_full_table_of_hosts_has_room_for_new_ones_and_keeps_those_in_use() {
+    let mut switch = switch_with(Settings { most_hosts: 20, ..Settings::default() }, Selection::AllTcp);
+    let explore = |switch: &mut TcpPath, port: PortNo, host: Ipv4Addr, number: u64| {
+        let conversation = Conversation::hosts(mac_of(host), Mac::BROADCAST, host, A);
+        let carried = Carried::from_body(broadcast(mac_of(host)).body).unwrap();
+        switch.decide(NOW, port, &message(PathKind::Request, conversation, number, carried)).dropped
+    };
+    let datagram = |from: Ipv4Addr, to: Ipv4Addr| {
+        let five_tuple = pathloom_model::FiveTuple { proto: 17, ..tuple(from, to, 9) };
+        Frame { src: mac_of(from), dst: mac_of(to), body: Body::Ip(Headers::plain(five_tuple)) }
+    };
+    let first = 2 * NOW.0;
+    let busy = Ipv4Addr::new(10, 4, 0, 1);
+    switch.decide(NOW, H1, &datagram(A, FAR));
+    assert_eq!(explore(&mut switch, S3, busy, first + 1), None);
+    assert_eq!(explore(&mut switch, S4, FAR, first + 2), None);
+    for host in 0..200_u8 {
+        let flooder = Ipv4Addr::new(10, 5, 0, host);
+        assert_eq!(explore(&mut switch, S3, flooder, first + 10 + u64::from(host)), None, "{host}");
+        // Frames that the driver forwards by itself keep an entry in use.
+        let last = NOW.saturating_add(Nanos(u64::from(host) + 1));
+        switch.decide(NOW, H1, &datagram(A, busy));
+        switch.credit(
+            pathloom_model::FiveTuple { proto: 17, ..tuple(A, busy, 9) },
+            crate::Used { last, packets: 1, bytes: 66 },
+        );
+    }
+    assert_eq!(switch.tables().hosts, 20);
+    for (host, port) in [(busy, 3), (FAR, 4), (Ipv4Addr::new(10, 5, 0, 199), 3)] {
+        assert_eq!(ports(&switch.decide(NOW, H1, &datagram(A, host))), [port], "{host}");
+    }
+    assert_eq!(switch.decide(NOW, H2, &datagram(B, A)).dropped, None, "a new host of this switch");
+    // Copies of explorations whose entry has made room are late nevertheless, and newer ones are not.
+    let flooder = Ipv4Addr::new(10, 5, 0, 0);
+    assert_eq!(explore(&mut switch, S4, flooder, first + 10), Some(DropCause::LateCopy));
+    assert_eq!(explore(&mut switch, S4, flooder, first + 1_000), None);
+    assert!(matches!(switch.take_stale(), crate::Stale::Nothing | crate::Stale::Flows(_)));
+}
+
+/// SYNs from many addresses, which nobody answers, displace each other and no connection that was answered.
+#[test]
+fn a_flood_of_syns_from_many_addresses_leaves_answered_connections_their_entries() {
+    let settings = Settings { most_connections: 20, ..Settings::default() };
+    let mut switch = switch_with(settings, Selection::AllTcp);
+    (5..15).for_each(|src_port| _ = connect(&mut switch, src_port));
+    let first = 2 * NOW.0 + 1_000;
+    for host in 0..200_u8 {
+        let from = Ipv4Addr::new(10, 5, 0, host);
+        let syn = segment(from, A, 1, TCP_SYN);
+        let conversation = Conversation::of(syn.src, syn.dst, tuple(from, A, 1));
+        let carried = Carried::from_body(syn.body).unwrap();
+        let request = message(PathKind::Request, conversation, first + u64::from(host), carried);
+        assert_eq!(switch.decide(NOW, S3, &request).dropped, None, "{host}");
+    }
+    assert_eq!((switch.tables().connections, switch.tables().confirmed), (30, 20));
+    connect(&mut switch, 15);
+    assert_eq!(switch.tables().confirmed, 22);
 }
 
 #[test]

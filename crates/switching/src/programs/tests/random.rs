@@ -176,6 +176,21 @@ fn full_tables_cause_no_loop_and_no_duplicate_and_all_connections_work() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Tables of a few hosts: entries of hosts at other switches are displaced all the time.
+#[test]
+fn full_tables_of_hosts_cause_no_loop_and_no_duplicate_and_all_connections_work() {
+    let fabrics = fabrics();
+    let full = |seed: u64| {
+        let fabric = &fabrics[(seed % fabrics.len() as u64) as usize];
+        let settings = Settings { most_hosts: 4 + (seed / 8 % 3) as usize, ..settings(seed).0 };
+        schedule(fabric, seed, |now, fabric, node, boot| {
+            TcpPath::new(now, identity(fabric, node, boot, false), settings.clone(), Selection::AllTcp)
+        })
+    };
+    let wrong: Vec<String> = (0..1_000).filter_map(|seed| full(seed).err()).take(5).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 #[ignore = "20 s of processor time; make test-long runs it"]
 fn more_random_schedules_cause_no_loop_and_no_duplicate_and_all_connections_work() {
