@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from live import until
-from pathloom.lab import system
+from pathloom.lab import hosts, system
 from pathloom.lab.daemons import allocator
 from pathloom.lab.lab import Lab
 from pathloom.lab.status import lab_status
@@ -159,6 +160,16 @@ def test_a_killed_controller_is_reported_and_started_again(lab: LabCommand, name
     (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
     assert row["controller_process"] is not None and all(switch["connected"] for switch in row["switches"])
     reach(name, "h0", "h3")
+
+
+def test_programs_on_a_host_have_its_name_and_ask_no_name_server(lab: LabCommand) -> None:
+    assert lab("up", SMALL).code == 0
+    own = "import socket; print(socket.gethostname())"
+    look = f"{own}; print(socket.gethostbyname(socket.gethostname()))"
+    assert lab("exec", "h2", "--", "python3", "-c", look).out == "h2\n10.0.1.1\n"
+    assert lab("exec", "h2", "--", "cat", "/etc/resolv.conf").out == hosts.RESOLVER
+    # The namespace of the switches is no host, and the machine keeps its name.
+    assert lab("exec", "switches", "--", "python3", "-c", own).out == f"{socket.gethostname()}\n"
 
 
 ALL_OF = """

@@ -320,12 +320,15 @@ def execute(
     """
     from pathloom.lab import hostd, management, system
     from pathloom.lab.blueprint import SWITCHES, ordinal
+    from pathloom.lab.hosts import host_name
     from pathloom.lab.lab import Lab
 
     system.check_machine(system.ROUTER_TOOLS)
     lab = Lab(name)
     blueprint = lab.blueprint()
     namespaces = {one.name: one.namespace for one in blueprint.hosts}
+    # Servers look their own name up, and find the address on the fabric.
+    names = {one.name: host_name(one)[:64] for one in blueprint.hosts}
     if lab.routers() is not None:
         namespaces |= {one.name: one.namespace for one in blueprint.switches}
     else:
@@ -338,7 +341,7 @@ def execute(
         os.environ.setdefault(management.VARIABLE, management.place())
     try:
         hostd.join(lab.directory, os.getpid())
-        system.enter_for_good(namespaces[host], lab.directory / "hosts")
+        system.enter_for_good(namespaces[host], lab.own_files(), names.get(host))
         sys.stdout.flush()
         os.execvp(command[0], command)
     except OSError as error:

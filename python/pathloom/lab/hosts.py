@@ -238,10 +238,19 @@ def host_sysctls(host: Host, stack: HostStack) -> dict[str, str]:
     return {**QUIET, **stack.sysctls, **(several if len(host.ports) > 1 else {})}
 
 
+RESOLVER = "# No name server can be reached from a lab. Its names are in /etc/hosts.\n"
+"""Contents of /etc/resolv.conf. The C library then asks the loopback interface, which refuses at once."""
+
+
+def host_name(host: Host) -> str:
+    """Returns the name by which programs know a host."""
+    return host.name.replace(" ", "_")
+
+
 def hosts_file(blueprint: Blueprint) -> str:
     """Returns the names of all hosts in the format of /etc/hosts."""
     lines = ["127.0.0.1 localhost"]
     for host in blueprint.hosts:
         for index, port in enumerate(host.ports):
-            lines.append(f"{port.address} {host.name.replace(' ', '_')}{f'-{index}' if index else ''}")
+            lines.append(f"{port.address} {host_name(host)}{f'-{index}' if index else ''}")
     return "\n".join(lines) + "\n"

@@ -80,6 +80,10 @@ class Lab:
             raise bad_input(f"lab `{self.name}`: is not up{hint} (put it up with `pathloom lab up FABRIC`)")
         return Blueprint.from_dict(state["blueprint"])
 
+    def own_files(self) -> tuple[Path, Path]:
+        """The files that replace those of /etc for programs of `lab exec`."""
+        return self.directory / "hosts", self.directory / "resolv.conf"
+
     def exists(self) -> bool:
         """Returns whether any part of the lab exists."""
         return self.directory.exists() or bool(system.namespaces_of(self.prefix))
@@ -335,7 +339,8 @@ class Lab:
         hostd.add_namespaces(blueprint, self._kept())
         for namespace in blueprint.switch_namespaces:
             system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
-        (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
+        for file, text in zip(self.own_files(), (hosts.hosts_file(blueprint), hosts.RESOLVER), strict=True):
+            file.write_text(text, encoding="utf-8")
 
     def _join_long_cables(self, blueprint: Blueprint) -> None:
         """Starts the forwarder of long cables. Without it, the two halves of such a cable are not connected."""

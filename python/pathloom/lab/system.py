@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import threading
@@ -40,7 +41,7 @@ ROUTER_TOOLS = {tool: TOOLS[tool] for tool in ("ip", "tc")}
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """Signals besides SIGINT (Ctrl-C) that end a process."""
-_CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
+_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 _MS_REC, _MS_SLAVE, _MS_BIND = 0x4000, 1 << 19, 0x1000
 _SCHED_SETATTR, _SCHED_GETATTR = (274, 275) if platform.machine() == "aarch64" else (314, 315)
 _SCHED_ATTR = struct.Struct("=IIQiIQQQ")
@@ -268,18 +269,24 @@ def write_sysctls(values: Mapping[str, str]) -> None:
         Path("/proc/sys", *name.split(".")).write_text(value, encoding="ascii")
 
 
-def enter_for_good(namespace: str, hosts_file: Path) -> None:
-    """Moves this process into a namespace, with its own mounts, in which `hosts_file` replaces /etc/hosts.
+def enter_for_good(namespace: str, files: Iterable[Path], name: str | None = None) -> None:
+    """Moves this process into a namespace, with its own mounts, in which `files` replace those of /etc by their names.
+
+    With `name`, the process also has this host name.
 
     The process cannot return, and should become another program. Raises `OSError`.
     """
     with (NETNS / namespace).open("rb") as file:
         set_namespace(file.fileno())
-    if _libc.unshare(_CLONE_NEWNS) != 0:
-        raise OSError(ctypes.get_errno(), "cannot unshare mounts")
+    if _libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUTS if name is not None else 0)) != 0:
+        raise OSError(ctypes.get_errno(), "cannot unshare mounts and host name")
+    if name is not None:
+        socket.sethostname(name)
     _mount(None, "/", None, _MS_REC | _MS_SLAVE)
-    if hosts_file.exists():
-        _mount(str(hosts_file), "/etc/hosts", None, _MS_BIND)
+    for file in files:
+        replaced = Path("/etc", file.name)
+        if file.exists() and replaced.exists():
+            _mount(str(file), str(replaced), None, _MS_BIND)
     # Programs that read /sys/class/net should see the namespace's interfaces.
     if _libc.umount2(b"/sys", 2) == 0:
         _mount("pathloom", "/sys", "sysfs", 0)
