@@ -65,6 +65,8 @@ wheel() {
     for short in controller hostd switch; do
         example pathloom._core.data/data/share/pathloom/examples "$short"
     done
+    # Schemes in Python, which the first pages of the documentation use.
+    install -D -m 644 -t pathloom._core.data/data/share/pathloom/examples examples/*.py
     # Manual pages and completion, which shells and `man` find beside the programs of an environment.
     mkdir -p pathloom._core.data/data/share
     cp -R "$share/." pathloom._core.data/data/share/
