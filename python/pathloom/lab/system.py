@@ -283,10 +283,10 @@ def enter_for_good(namespace: str, files: Iterable[Path], name: str | None = Non
     if name is not None:
         socket.sethostname(name)
     _mount(None, "/", None, _MS_REC | _MS_SLAVE)
-    for file in files:
-        replaced = Path("/etc", file.name)
-        if file.exists() and replaced.exists():
-            _mount(str(file), str(replaced), None, _MS_BIND)
+    for own in files:
+        replaced = Path("/etc", own.name)
+        if own.exists() and replaced.exists():
+            _mount(str(own), str(replaced), None, _MS_BIND)
     # Programs that read /sys/class/net should see the namespace's interfaces.
     if _libc.umount2(b"/sys", 2) == 0:
         _mount("pathloom", "/sys", "sysfs", 0)
