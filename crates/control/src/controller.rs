@@ -257,6 +257,7 @@ impl Controller {
             match timer {
                 Timer::Drained { five_tuple, plan } => routes.rules.drained(cx, five_tuple, plan),
                 Timer::Count { flow } => routes.count_soon(flow),
+                Timer::UnknownMeter { flow } => routes.rules.limits.end_unknown(cx, &mut routes.rules.flows, flow),
                 Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
                 Timer::Label { switch, label } => routes.rules.labels.delete_unclaimed(cx, switch, label),
                 Timer::Groups { switch } => base.delete_unnamed_groups(cx, switch),

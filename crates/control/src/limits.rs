@@ -13,6 +13,7 @@ use crate::io::Output;
 use crate::plan::Version;
 use crate::reasons::Decision;
 use crate::switches::Purpose;
+use crate::timers::Timer;
 use pathloom_model::rules::{Meter, MeterId, Rule};
 use pathloom_model::{Nanos, NodeId, PROTO_TCP};
 use pathloom_scheme::FlowId;
@@ -28,6 +29,10 @@ const BURST_MS: u64 = 50;
 /// Smallest burst, because TCP sends in bursts. With a fifth of it, flows with meters on links of 10 Mbit/s lose
 /// twice as many packets and take 8 % longer.
 const LEAST_BURST_BYTES: u64 = 100 * 1518;
+
+/// How long an adopted flow keeps a meter whose rate nobody has said. The scheme of the controller that set it may not be in
+/// charge any more. Agents keep rates for the same time after their controller is lost.
+const UNKNOWN_KEPT: Nanos = Nanos::from_secs(15);
 
 /// The meters of one switch.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +126,20 @@ impl Limits {
     /// Marks a meter as used, because a rule or a snapshot contains it.
     pub(crate) fn mark(&mut self, switch: NodeId, meter: MeterId) {
         self.meters[switch.index()].mark(meter);
+    }
+
+    /// A flow is adopted whose rules have a meter. Its rate is not known, so it must be said soon.
+    pub(crate) fn adopted(&mut self, cx: &mut Context, flow: FlowId, switch: NodeId, meter: MeterId) {
+        self.mark(switch, meter);
+        cx.timers.set(cx.now.saturating_add(UNKNOWN_KEPT), Timer::UnknownMeter { flow });
+    }
+
+    /// Removes the meter of an adopted flow, if the scheme has not said its rate.
+    pub(crate) fn end_unknown(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
+        let unknown = |flow: &Flow| flow.key.meter.is_some() && flow.extras().pace_bps.is_none();
+        if flows.get(id).is_some_and(unknown) {
+            self.lift_meter(cx, flows, id);
+        }
     }
 
     /// Carries out [`pathloom_scheme::Action::Hold`].

@@ -11,6 +11,8 @@ pub(crate) enum Timer {
     Drained { five_tuple: FiveTuple, plan: u8 },
     /// A flow without rules gets its counting rule, after a refusal.
     Count { flow: FlowId },
+    /// The meter of an adopted flow is removed, if nobody has said its rate.
+    UnknownMeter { flow: FlowId },
     /// A link that flapped may be used if it was quiet.
     LinkQuiet { link: LinkId, changes: u64 },
     /// A found rule of a label is deleted if no flow has claimed it.

@@ -134,6 +134,35 @@ fn meters_survive_restarts_and_lost_rules() {
     }
 }
 
+/// A controller without a snapshot knows neither the rate nor who wanted it. If its scheme paces the flow, the meter stays.
+#[test]
+fn a_meter_of_an_earlier_controller_ends_unless_the_scheme_says_its_rate() {
+    for needs in [LABEL, SFMM, SHARED] {
+        for paces in [false, true] {
+            let mut world = metered(needs);
+            let flow = world.id();
+            world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+            world.route(&world.walk(&[2]).unwrap());
+            world.traffic(SECOND);
+            world.network.kill_controller();
+            let config = Config { epoch: 2, ..world.config.clone() };
+            let scheme = world.script.scheme_with(world.needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+            let fabric = world.network.fabric.clone();
+            world.network.start_controller(Controller::new(config, fabric, scheme));
+            world.connect_all();
+            world.traffic(Nanos::from_secs(14));
+            assert_eq!(meters(&world), (vec![8_000_000], true), "{needs:?}: a scheme may need some time");
+            if paces {
+                world.act(Action::Pace { flow: world.id(), rate_bps: Some(6_000_000) });
+            }
+            world.traffic(Nanos::from_secs(3));
+            let expected = if paces { (vec![6_000_000], true) } else { (vec![], false) };
+            assert_eq!(meters(&world), expected, "{needs:?}");
+            world.nothing_is_lost_or_left();
+        }
+    }
+}
+
 #[test]
 fn the_host_paces_if_the_meter_is_refused() {
     let mut world = metered(LABEL);

@@ -82,7 +82,7 @@ pub(super) fn adopt(
     let Some(orphan) = orphans.remove(id) else { return false };
     let Some(key) = key_of(cx, id, &Match::five_tuple(orphan.five_tuple)) else { return false };
     let (mut flow, version) = flow_of(cx, &orphan, key, (plan, path.as_ref()));
-    flow.key.meter.into_iter().for_each(|meter| rules.limits.mark(key.src.tor, meter));
+    flow.key.meter.into_iter().for_each(|meter| rules.limits.adopted(cx, id, key.src.tor, meter));
     if let Some(version) = version {
         rules.labels.claim_version(cx, &version, payer(&flow));
         flow.versions.push(version);
