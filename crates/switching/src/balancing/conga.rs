@@ -160,7 +160,7 @@ impl Balancer for Conga {
         if !packet.from_host {
             return None;
         }
-        let last = self.flowlets.last(packet.now, packet.flow);
+        let last = self.flowlets.last(packet);
         let last_place = last.and_then(|(port, _)| ports.iter().position(|&known| known == port));
         let place = match (last, last_place) {
             (Some((_, true)), Some(place)) => place,
@@ -171,7 +171,7 @@ impl Balancer for Conga {
                 last_place.filter(|place| best.contains(place)).unwrap_or_else(drawn)
             }
         };
-        self.flowlets.note(packet.now, packet.flow, ports[place]);
+        self.flowlets.note(packet, ports[place]);
         Some(place)
     }
 

@@ -80,10 +80,10 @@ impl Balancer for Hula {
         _draw: &mut dyn FnMut() -> u32,
     ) -> Option<usize> {
         let place = |port: u32| ports.iter().position(|&known| known == port);
-        let last = self.flowlets.last(packet.now, packet.flow).filter(|&(_, goes_on)| goes_on);
+        let last = self.flowlets.last(packet).filter(|&(_, goes_on)| goes_on);
         let best = || self.best[packet.dst_tor as usize].filter(|best| !self.is_silent(packet.now, best));
         let chosen = last.and_then(|(port, _)| place(port)).or_else(|| place(best()?.port))?;
-        self.flowlets.note(packet.now, packet.flow, ports[chosen]);
+        self.flowlets.note(packet, ports[chosen]);
         Some(chosen)
     }
 
