@@ -43,8 +43,8 @@ pub(crate) fn check_without_flows(settings: &SimSettings, has_journal: bool) -> 
             return Err(SimError::EventLogWithRestart);
         }
     }
-    if settings.transport.packets().is_some() {
-        check_without_tcp(settings)?;
+    if let Some(packets) = settings.transport.packets() {
+        check_without_tcp(settings, packets.chooses_entropy())?;
     }
     let divides = settings.central.as_ref().is_some_and(|scheme| scheme.needs().entropy == Entropy::Part);
     if divides && !matches!(settings.transport, TransportSpec::Tcp(_)) {
@@ -76,8 +76,9 @@ fn check_tier(settings: &SimSettings) -> Result<(), SimError> {
     }
 }
 
-/// Checks that neither the scheme nor its programs need TCP connections.
-fn check_without_tcp(settings: &SimSettings) -> Result<(), SimError> {
+/// Checks that neither the scheme nor its programs need TCP connections. `hosts_choose` says whether senders use the place in
+/// packets that load balancers write their notes into.
+fn check_without_tcp(settings: &SimSettings, hosts_choose: bool) -> Result<(), SimError> {
     let needs = settings.central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
     let reason = if settings.programs.is_some() {
         "finds paths by the SYN of a connection"
@@ -85,7 +86,9 @@ fn check_without_tcp(settings: &SimSettings) -> Result<(), SimError> {
         "places the subflows of MPTCP"
     } else if needs.paces {
         "limits the rates of connections"
-    } else if needs.selection.has_balancer() {
+    } else if needs.selection == Selection::Flowcut {
+        "lets switches read acknowledgements of bytes"
+    } else if needs.selection.has_balancer() && hosts_choose {
         "lets switches choose the path, not hosts"
     } else if needs.detection == Detection::Announced && needs.ageing.is_none() {
         "is told of connections by their hosts"

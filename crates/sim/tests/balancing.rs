@@ -35,6 +35,24 @@ fn congestion_aware_switches_avoid_a_slow_spine() {
     assert!(flowcut < 0.8 * ecmp, "{text}");
 }
 
+/// Hosts of RoCE leave the place for notes free, and a paced sender pauses between packets.
+#[test]
+fn congestion_aware_switches_avoid_a_slow_spine_with_roce_too() {
+    let lossless = "leaf-spine:spines=4,leaves=4,hosts=8,rate=10Gbps,pfc=200KB,ecn=20KB/80KB/0.2,\
+                    degrade=e0-c0:1Gbps/e1-c0:1Gbps/e2-c0:1Gbps/e3-c0:1Gbps";
+    let case = Case { fabric: lossless, traffic: "web-search:load=0.3,max_size=1MB,pattern=inter-leaf", ..UNEVEN };
+    for transport in ["roce:mtu=1024B", "hpcc:mtu=1024B"] {
+        let [ecmp, conga, hula] = ["ecmp", "conga:gap=100us", "hula"].map(|scheme| {
+            let outcome = case.run(scheme, Some(transport));
+            assert_eq!(outcome.packets.dropped, 0, "{scheme}");
+            mean_fct_ms(&outcome)
+        });
+        let text = format!("{transport}: ecmp {ecmp:.3}, conga {conga:.3}, hula {hula:.3} ms");
+        println!("{text}");
+        assert!(conga < 0.8 * ecmp && hula < 0.8 * ecmp, "{text}");
+    }
+}
+
 /// Without losses, everything arrives in the order in which it was sent.
 #[test]
 fn flowcuts_never_reorder_and_are_faster_than_ecmp() {

@@ -205,16 +205,17 @@ fn packets_are_captured_as_udp() {
 
 #[test]
 fn schemes_that_need_tcp_are_refused() {
-    for (scheme, words) in [
-        ("ofpt", "limits the rates"),
-        ("tcp-path", "finds paths by the SYN"),
-        ("conga", "lets switches choose the path"),
+    for (scheme, transport, words) in [
+        ("ofpt", "uec", "limits the rates"),
+        ("tcp-path", "uec", "finds paths by the SYN"),
+        ("conga", "uec", "lets switches choose the path"),
+        ("flowcut", "roce", "lets switches read acknowledgements of bytes"),
     ] {
         let parsed = pathloom_schemes::parse(scheme).unwrap();
         let refused = SimSettings {
             central: parsed.central(1),
             programs: parsed.deployment(),
-            ..settings(FAT_TREE, &shift(1000), "uec", "")
+            ..settings(FAT_TREE, &shift(1000), transport, "")
         };
         let error = Simulation::new(refused).err().unwrap();
         assert!(matches!(error, SimError::NeedsTcp { .. }) && error.to_string().contains(words), "{error}");
