@@ -32,6 +32,8 @@ pub struct DcqcnSettings {
     pub hyper_bps: u64,
     /// Least rate, bit/s.
     pub least_bps: u64,
+    /// Whether each notice lowers the target to the present rate. Otherwise only the first one after a step of increase does.
+    pub clamps: bool,
 }
 
 impl Default for DcqcnSettings {
@@ -45,6 +47,7 @@ impl Default for DcqcnSettings {
             additive_bps: 40_000_000,
             hyper_bps: 400_000_000,
             least_bps: 10_000_000,
+            clamps: true,
         }
     }
 }
@@ -68,6 +71,7 @@ impl DcqcnSettings {
             additive_bps: rate("rai", d.additive_bps)?,
             hyper_bps: rate("rhai", d.hyper_bps)?,
             least_bps: rate("min_rate", d.least_bps)?,
+            clamps: spec.flag("clamp")?.unwrap_or(d.clamps),
         })
     }
 }
@@ -138,6 +142,13 @@ impl RateLaw for Dcqcn {
             key("rai", "40Mbps", "growth of the target per step of additive increase", "Zhu et al. 2015 §3.1"),
             key("rhai", "400Mbps", "growth of the target per step of hyper increase", "this project: ten times rai"),
             key("min_rate", "10Mbps", "least rate of a transfer", "this project"),
+            key(
+                "clamp",
+                "on",
+                "on: each notice lowers the target to the present rate; off: only the first one after a step of increase, as \
+                 clamp_tgt_rate=0 of ConnectX cards",
+                "Zhu et al. 2015 §3.1",
+            ),
         ],
         read: |spec| DcqcnSettings::read(spec).map(RateControl::Dcqcn),
     };
@@ -174,7 +185,9 @@ impl RateLaw for Dcqcn {
     fn on_notice(&mut self, now: Nanos) {
         self.advance(now);
         // Equation 1.
-        self.target = self.rate;
+        if self.settings.clamps || self.step_at.is_none() || self.by_time.max(self.by_bytes) > 0 {
+            self.target = self.rate;
+        }
         self.rate = (self.rate * (1.0 - self.alpha / 2.0)).max((self.settings.least_bps as f64).min(self.line_bps));
         self.alpha = (1.0 - self.settings.gain) * self.alpha + self.settings.gain;
         (self.by_time, self.by_bytes, self.bytes) = (0, 0, 0);
@@ -241,6 +254,18 @@ mod tests {
         assert!((law.target - before - 0.4 * GBIT).abs() < 1.0, "hyper");
         law.advance(micros(1_000_000));
         assert!(law.rate <= 40.0 * GBIT && law.rate > 39.9 * GBIT);
+    }
+
+    #[test]
+    fn without_clamping_notices_in_a_row_leave_the_target_where_it_was() {
+        let mut law = law_at(40_000_000_000);
+        law.settings.clamps = false;
+        (0..3).for_each(|_| law.on_notice(Nanos::ZERO));
+        assert_eq!((law.rate, law.target), (5.0 * GBIT, 40.0 * GBIT));
+        law.advance(micros(55));
+        assert_eq!((law.rate, law.target), (22.5 * GBIT, 40.0 * GBIT));
+        law.on_notice(micros(56));
+        assert_eq!(law.target, 22.5 * GBIT, "the rate has recovered for a step");
     }
 
     #[test]
