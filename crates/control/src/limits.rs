@@ -67,11 +67,17 @@ fn meter(id: MeterId, rate_bps: u64) -> Meter {
     Meter { id, rate_bps, burst_bytes }
 }
 
+/// The host whose agent has a flow: that of its sender's address in the fabric. If the address has moved to the port of
+/// another host, with a virtual machine or a container, its agent has moved with it and names it as before.
+fn agent_of(cx: &Context, flow: &Flow) -> NodeId {
+    cx.fabric.attachment(flow.key.five_tuple.src).map_or(flow.key.src.host, |at| at.host)
+}
+
 /// Releases the released flows of a host again, because a message to its last agent may have been lost. If it was not,
 /// the agent ignores the second one.
 fn repeat_releases(cx: &mut Context, flows: &FlowTable, host: NodeId) {
-    for (_, flow) in flows.iter().filter(|(_, flow)| flow.key.src.host == host && !flow.closed) {
-        if flow.extras().released {
+    for (_, flow) in flows.iter().filter(|(_, flow)| !flow.closed) {
+        if flow.extras().released && agent_of(cx, flow) == host {
             cx.put(Output::ReleaseFlow { host, five_tuple: flow.key.five_tuple });
         }
     }
@@ -106,7 +112,7 @@ impl Limits {
             return;
         }
         let paced: Vec<(FlowId, u64)> = (flows.iter())
-            .filter(|(_, flow)| flow.key.src.host == host)
+            .filter(|(_, flow)| agent_of(cx, flow) == host)
             .filter_map(|(id, flow)| Some((id, flow.extras().pace_bps?)))
             .collect();
         for (id, rate_bps) in paced {
@@ -119,7 +125,7 @@ impl Limits {
         match cx.config.enforcement.unwrap_or_default() {
             Enforcement::Host => false,
             Enforcement::Meter => true,
-            Enforcement::Any => flow.key.five_tuple.proto != PROTO_TCP || !self.agents.contains(&flow.key.src.host),
+            Enforcement::Any => flow.key.five_tuple.proto != PROTO_TCP || !self.agents.contains(&agent_of(cx, flow)),
         }
     }
 
@@ -148,7 +154,7 @@ impl Limits {
         if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
             let extras = flow.extras_mut();
             (extras.held_until, extras.released) = (until, false);
-            let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
+            let (host, five_tuple) = (agent_of(cx, flow), flow.key.five_tuple);
             cx.put(Output::HoldFlow { host, five_tuple, lease });
             note(cx, flows, id, Decision::Hold);
         }
@@ -184,7 +190,7 @@ impl Limits {
             // Its host may hold the flow for an earlier start of the controller, which no snapshot has told.
             let extras = flow.extras_mut();
             (extras.held_until, extras.released) = (Nanos::ZERO, true);
-            let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
+            let (host, five_tuple) = (agent_of(cx, flow), flow.key.five_tuple);
             cx.put(Output::ReleaseFlow { host, five_tuple });
             note(cx, flows, id, Decision::Release);
         }
@@ -214,7 +220,7 @@ impl Limits {
 
     fn pace_by_host(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
         let Some(flow) = flows.get(id) else { return };
-        let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.extras().pace_bps);
+        let (host, five_tuple, rate_bps) = (agent_of(cx, flow), flow.key.five_tuple, flow.extras().pace_bps);
         cx.put(Output::PaceFlow { host, five_tuple, rate_bps });
     }
 

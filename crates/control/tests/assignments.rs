@@ -330,6 +330,33 @@ fn a_restart_keeps_assignments_claims_and_connections() {
     }
 }
 
+/// It knows neither the assignments nor their claims. Connections keep their paths, and applications ask again.
+#[test]
+fn a_controller_without_a_snapshot_leaves_connections_on_their_paths() {
+    let mut applications = Applications::fat_tree(LABEL);
+    let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
+    applications.world.traffic(ms(300));
+    for port in [2000, 2001] {
+        applications.claim("me", assignment, port).unwrap();
+    }
+    applications.open(2000);
+    applications.world.traffic(ms(500));
+    applications.world.restart(2);
+    applications.world.connect_all();
+    applications.world.traffic(SECOND);
+    applications.takes(2000, &paths[0]);
+    assert_eq!(applications.claim("me", assignment, 2001), Err(AssignError::Unknown(assignment)));
+    let again = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
+    assert_ne!(again.assignment, assignment);
+    applications.world.traffic(ms(300));
+    let path = applications.claim("me", again.assignment, 2001).unwrap();
+    applications.open(2001);
+    applications.world.traffic(SECOND);
+    applications.takes(2000, &paths[0]);
+    applications.takes(2001, &path);
+    applications.nothing_is_lost_or_left();
+}
+
 /// Otherwise the first packet of a connection that follows at once would pass a switch without the rule that copies
 /// it.
 #[test]

@@ -4,7 +4,8 @@ use pathloom_control::{Config, Controller, Enforcement, Input, Output, FIRST_MET
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{
-    FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, Path, Tier, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN, TCP_SYN,
+    FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, NodeId, Path, Prefix, Tier, LONG_FLOW_DSCP, PROTO_TCP,
+    TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::{Action, DefaultRoutes, Event, Needs, Rejection, State};
 use pathloom_testkit::{ms, Network, Script, World, LABEL, SECOND, SFMM, SHARED, SLOW};
@@ -522,6 +523,41 @@ fn an_agent_that_connects_gets_the_rates_of_its_flows() {
     world.network.give_input(Input::Agent { host: fabric.hosts()[0], speaks: true });
     assert_eq!(rates(&world), [Some(8_000_000), Some(8_000_000), None]);
     world.nothing_is_lost_or_left();
+}
+
+/// A virtual machine moves with its address and its agent. The agent at the new port has other addresses.
+#[test]
+fn orders_for_a_moved_address_go_to_the_agent_that_names_it() {
+    for enforcement in [Enforcement::Host, Enforcement::Any] {
+        let mut world = fat_tree(LABEL, Config { enforcement: Some(enforcement), ..Config::default() });
+        let fabric = world.network.fabric.clone();
+        let [home, other, peer] = [1, 9, 12].map(|host| fabric.host_attachments(fabric.hosts()[host])[0]);
+        let at = Some((other.tor, fabric.link(other.uplink).to_port));
+        for host in [home.host, other.host] {
+            world.network.give_input(Input::Agent { host, speaks: true });
+        }
+        world.network.give_input(Input::Place { prefix: Prefix::host(home.address), at });
+        world.traffic(SECOND);
+        let (src, dst) = (home.address, peer.address);
+        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 7, dst_port: 80 };
+        world.network.give_input(Input::TransferAnnounced { five_tuple, size_bytes: None });
+        let flow = world.network.controller.find_flow(&five_tuple).unwrap();
+        world.act(Action::Hold { flow, lease: Nanos::from_secs(1) });
+        world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+        world.act(Action::Release { flow });
+        world.traffic(ms(300));
+        world.network.give_input(Input::Agent { host: home.host, speaks: true });
+        let told: Vec<NodeId> = world
+            .outputs()
+            .filter_map(|output| match *output {
+                Output::HoldFlow { host, .. } | Output::ReleaseFlow { host, .. } | Output::PaceFlow { host, .. } => {
+                    Some(host)
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [home.host; 5], "{enforcement:?}: three orders, and two again for the agent that came");
+    }
 }
 
 /// An agent that comes replaces the meter, and a meter replaces an agent that goes.
