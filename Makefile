@@ -162,7 +162,8 @@ deb: .venv/package/.deps .venv/.simulator  ## Build Debian packages of controlle
 	$(call say,Building the Debian packages)
 	scripts/package.sh deb $(ARCH)
 
-package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environment, unpack the Debian packages, and try all
+package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environment, unpack the Debian packages, try all, follow the doors of README.md
+	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; fi
 	$(call say,The packages$(comma) installed and tried)
 	pytest tests/packages
 
