@@ -91,6 +91,14 @@ def test_the_recipe_for_conda_has_the_dependencies_of_the_project() -> None:
     assert recipe["about"]["homepage"] == project["project"]["urls"]["Repository"]
 
 
+def test_every_package_for_python_has_the_examples() -> None:
+    for file in ("scripts/package.sh", "packaging/conda/recipe.yaml"):
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        assert any(
+            "install" in line and "share/pathloom/examples" in line and "examples/*.py" in line for line in lines
+        )
+
+
 def test_the_version_names_build_and_profile(cli: Cli) -> None:
     from pathloom import _core
 
