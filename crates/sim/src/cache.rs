@@ -1,11 +1,15 @@
 //! Cache of the decisions that switches made for the flows under way. The rule tables remain authoritative.
 //!
-//! A lane is one direction of one connection. Its row holds one entry per switch on its path, in order. An entry
+//! A lane is one direction of one connection. Its row holds one entry per switch on its path, in order; more if its packets take
+//! several paths. An entry
 //! applies to packets that have the same incoming link and tag as the first one. A switch whose rules, groups or
 //! ports change reports which decisions may be wrong: those about one flow, or all. Their entries are emptied at
 //! once, so a packet that finds an entry need not check whether it is still valid. Frames forwarded from the cache
 //! are counted in the entry. They are credited to the rules before anyone reads counters or rules time out.
 
+mod rows;
+
+use self::rows::Rows as LaneRows;
 use crate::next_hops::{SetRef, MOST_SETS};
 use crate::packet::{Packet, TagBits};
 use crate::store::grow;
@@ -147,11 +151,21 @@ impl Entry {
     }
 }
 
-/// Rules that made the decision of an entry, one per table that the packet passed. They get the credit.
+/// The rules that made a decision, one per table that the packet passed. They get the credit.
+pub(crate) type Rules = [Option<RuleRef>; Backing::RULES];
+
+/// The rules of a decision; `None` if it passes more tables than a remembered decision may.
+pub(crate) fn kept_rules(rules: &[RuleRef]) -> Option<Rules> {
+    let mut kept = [None; Backing::RULES];
+    kept.get_mut(..rules.len())?.iter_mut().zip(rules).for_each(|(slot, &rule)| *slot = Some(rule));
+    Some(kept)
+}
+
+/// What belongs to the decision of an entry.
 #[derive(Clone, Copy)]
 struct Backing {
     switch: NodeId,
-    rules: [Option<RuleRef>; Backing::RULES],
+    rules: Rules,
     listed: bool,
     /// In a decision for a set of next hops: place in the set of the link that the switch chooses by the five-tuple alone.
     usual: u32,
@@ -169,7 +183,7 @@ const UNUSED: Backing = Backing { switch: NodeId(u32::MAX), rules: [None; Backin
 pub(crate) struct Credit {
     /// Lane of the frames that were forwarded.
     pub(crate) lane: u32,
-    pub(crate) rules: [Option<RuleRef>; Backing::RULES],
+    pub(crate) rules: Rules,
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) last: Ps,
@@ -187,8 +201,8 @@ pub(crate) struct Cache {
     stride: usize,
     /// Entries of a row for each hop: a power of two. More than one if packets of a flow take several paths.
     ways: usize,
-    /// Most entries, as long as a hop has more than one.
-    most_entries: usize,
+    /// The rows of lanes, if packets of a flow take several paths. Otherwise each lane has the row with its number.
+    rows: Option<LaneRows>,
     entries: Vec<Entry>,
     backing: Vec<Backing>,
     /// By switch: places of the entries that held a decision of the switch when its credit was last collected, or
@@ -199,16 +213,15 @@ pub(crate) struct Cache {
 impl Cache {
     /// Most entries for each hop of a lane. With more paths, some decisions are made again and again.
     const MOST_WAYS: usize = 64;
-    /// Most entries if a hop has more than one. With their backing they take 3 GB, and more while they grow.
-    const MOST_ENTRIES: usize = 1 << 25;
+    /// Most entries if packets of a flow take several paths. With their backing they take 1.3 GB, and more while they grow.
+    const MOST_ENTRIES: usize = 1 << 24;
 
     /// Creates a cache for flows that pass at most `switches_on_path` switches. Decisions of later switches on longer
     /// paths are not cached.
     pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
         let stride = switches_on_path.clamp(2, 64);
         let by_switch = vec![Vec::new(); nodes];
-        let most_entries = Cache::MOST_ENTRIES;
-        let mut cache = Cache { stride, ways: 1, most_entries, entries: Vec::new(), backing: Vec::new(), by_switch };
+        let mut cache = Cache { stride, ways: 1, rows: None, entries: Vec::new(), backing: Vec::new(), by_switch };
         // Frames of no connection get rows, too, which stay empty.
         cache.reserve_lanes(2);
         cache
@@ -218,9 +231,10 @@ impl Cache {
     /// may only replace a cache that has not been used.
     pub(crate) fn with_ways(&self, ways: usize) -> Cache {
         let ways = ways.clamp(1, Cache::MOST_WAYS).next_power_of_two();
-        let mut cache = Cache { stride: self.stride * ways, ways, ..Cache::new(self.by_switch.len(), 2) };
-        cache.reserve_lanes(2);
-        cache
+        let stride = self.stride * ways;
+        let mut rows = LaneRows::new(Cache::MOST_ENTRIES / stride);
+        rows.reserve_lanes(2);
+        Cache { stride, ways, rows: Some(rows), ..Cache::new(self.by_switch.len(), 2) }
     }
 
     /// Creates a cache that never holds a decision. It may only replace a cache that has not been used.
@@ -228,28 +242,21 @@ impl Cache {
         Cache { stride: 0, ..Cache::new(nodes, 2) }
     }
 
-    /// Sets the number of entries above which a hop has fewer of them.
-    pub(crate) fn set_most_entries(&mut self, most_entries: usize) {
-        self.most_entries = most_entries;
-    }
-
-    /// Whether this many lanes have too many entries. Then [`Cache::narrow`] is to be called.
-    pub(crate) fn is_crowded(&self, lanes: usize) -> bool {
-        self.ways > 1 && lanes * self.stride > self.most_entries
-    }
-
-    /// Halves the number of entries for each hop of a lane. All entries must be empty. The memory stays for the next lanes.
-    pub(crate) fn narrow(&mut self) {
-        self.stride /= 2;
-        self.ways /= 2;
-        self.entries.clear();
-        self.backing.clear();
-        self.by_switch.iter_mut().for_each(Vec::clear);
+    /// Limits the rows of lanes if packets of a flow take several paths.
+    pub(crate) fn set_most_rows(&mut self, most: usize) {
+        self.rows.iter_mut().for_each(|rows| rows.most = most);
     }
 
     /// Makes room for this many lanes.
     pub(crate) fn reserve_lanes(&mut self, lanes: usize) {
-        let places = lanes * self.stride;
+        match &mut self.rows {
+            Some(rows) => rows.reserve_lanes(lanes),
+            None => self.reserve_rows(lanes),
+        }
+    }
+
+    fn reserve_rows(&mut self, rows: usize) {
+        let places = rows * self.stride;
         if self.entries.len() < places {
             grow(&mut self.entries, places);
             grow(&mut self.backing, places);
@@ -258,13 +265,38 @@ impl Cache {
         }
     }
 
-    /// Returns the place of the entry for a packet that has arrived by `in_link`, if rows are that long. If packets of a
+    /// Counts a packet of a lane about which a switch has decided by its destination. A lane that has had some gets a row.
+    pub(crate) fn count(&mut self, lane: u32) {
+        if self.rows.as_mut().is_some_and(|rows| rows.count(lane)) {
+            self.give_row(lane);
+        }
+    }
+
+    /// Gives a lane a row, as far as there may be another one.
+    pub(crate) fn give_row(&mut self, lane: u32) {
+        if let Some(rows) = &mut self.rows {
+            rows.give(lane);
+            let count = rows.len();
+            self.reserve_rows(count);
+        }
+    }
+
+    /// The connection of a lane is over. All its entries must have been taken.
+    pub(crate) fn release_row(&mut self, lane: u32) {
+        self.rows.iter_mut().for_each(|rows| rows.release(lane));
+    }
+
+    /// Returns the place of the entry for a packet that has arrived by `in_link`, if the lane has a row that is that long. If packets of a
     /// lane arrive at several switches after the same number of hops, the link distinguishes them.
     #[inline(always)]
     pub(crate) fn place(&self, packet: &Packet, in_link: u32) -> Option<usize> {
         // Both directions of a cable have successive numbers, and a lane uses only one of them.
         let column = usize::from(packet.hop()) * self.ways + ((in_link >> 1) as usize & (self.ways - 1));
-        (column < self.stride).then(|| packet.lane() as usize * self.stride + column)
+        let row = match &self.rows {
+            None => packet.lane() as usize,
+            Some(rows) => rows.of(packet.lane())?,
+        };
+        (column < self.stride).then(|| row * self.stride + column)
     }
 
     /// The entry in a place, if it exists.
@@ -312,20 +344,12 @@ impl Cache {
     }
 
     /// Stores a decision. The caller must first take the credit of the old entry by [`Cache::take`].
-    pub(crate) fn store(&mut self, place: usize, switch: NodeId, entry: Entry, rules: &[RuleRef]) {
-        if rules.len() > Backing::RULES {
-            return;
-        }
+    pub(crate) fn store(&mut self, place: usize, switch: NodeId, entry: Entry, rules: Rules) {
         let backing = &self.backing[place];
         if !(backing.listed && backing.switch == switch) {
             self.list(place, switch);
         }
-        let backing = &mut self.backing[place];
-        let mut kept = [None; Backing::RULES];
-        for (slot, &rule) in kept.iter_mut().zip(rules) {
-            *slot = Some(rule);
-        }
-        *backing = Backing { switch, rules: kept, listed: true, usual: 0 };
+        self.backing[place] = Backing { switch, rules, listed: true, usual: 0 };
         self.entries[place] = entry;
     }
 
@@ -366,13 +390,14 @@ impl Cache {
 
     /// Lane of an entry.
     fn lane(&self, place: usize) -> u32 {
-        (place / self.stride) as u32
+        let row = place / self.stride;
+        self.rows.as_ref().map_or(row as u32, |rows| rows.lane(row))
     }
 
     /// Places of all entries of a lane. They must be taken when its connection is over.
     pub(crate) fn lane_places(&self, lane: u32) -> std::ops::Range<usize> {
-        let first = lane as usize * self.stride;
-        first..first + self.stride
+        let row = self.rows.as_ref().map_or(Some(lane as usize), |rows| rows.of(lane));
+        row.map_or(0..0, |row| row * self.stride..(row + 1) * self.stride)
     }
 
     /// Links to which the cached decisions send the packets of a lane, up to the first switch without a decision.
@@ -421,7 +446,7 @@ impl Cache {
         let mut part = Cache {
             stride: self.stride,
             ways: self.ways,
-            most_entries: self.most_entries,
+            rows: self.rows.clone(),
             entries: vec![empty(); self.entries.len()],
             backing: vec![UNUSED; self.backing.len()],
             by_switch: vec![Vec::new(); self.by_switch.len()],
@@ -440,25 +465,30 @@ impl Cache {
     /// Merges the decisions of a part into this cache. If both have an entry in the same place, because the path of a
     /// lane has changed, `credit_switch` gets the credit of the old entry and its switch.
     pub(crate) fn join(&mut self, part: Cache, mut credit_switch: impl FnMut(NodeId, Credit)) {
-        self.entries.resize(self.entries.len().max(part.entries.len()), empty());
-        self.backing.resize(self.backing.len().max(part.backing.len()), UNUSED);
-        for (place, (entry, backing)) in part.entries.iter().zip(&part.backing).enumerate() {
-            if entry.in_link != NO_LINK {
-                if let Some((switch, owed)) = self.take(place) {
-                    credit_switch(switch, owed);
-                }
-                (self.entries[place], self.backing[place]) = (*entry, *backing);
-            } else if backing.listed && self.entries[place].in_link == NO_LINK {
-                self.backing[place] = *backing;
-            }
+        if self.rows.is_none() {
+            self.reserve_rows(part.entries.len() / part.stride.max(1));
         }
-        for (own, list) in self.by_switch.iter_mut().zip(part.by_switch) {
-            own.extend(list);
+        for (from, (entry, backing)) in part.entries.iter().zip(&part.backing).enumerate() {
+            if entry.in_link == NO_LINK {
+                continue;
+            }
+            // A lane may have got its rows at different times.
+            let lane = part.lane(from);
+            self.give_row(lane);
+            let Some(place) = self.lane_places(lane).nth(from % self.stride) else {
+                credit_switch(backing.switch, credit(lane, entry, &backing.rules));
+                continue;
+            };
+            if let Some((switch, owed)) = self.take(place) {
+                credit_switch(switch, owed);
+            }
+            self.store(place, backing.switch, *entry, backing.rules);
+            self.set_usual(place, backing.usual);
         }
     }
 
     /// The switch whose decision an entry holds, and the rules that made it.
-    pub(crate) fn decided_by(&self, place: usize) -> Option<(NodeId, [Option<RuleRef>; Backing::RULES])> {
+    pub(crate) fn decided_by(&self, place: usize) -> Option<(NodeId, Rules)> {
         let backing = self.backing.get(place).filter(|_| self.entries[place].in_link != NO_LINK)?;
         Some((backing.switch, backing.rules))
     }
@@ -473,7 +503,7 @@ fn empty() -> Entry {
     Entry::new(NO_LINK, &Packet::new(0, 0, 0, 0, 0), false, 0, TagBits::of(None))
 }
 
-fn credit(lane: u32, entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {
+fn credit(lane: u32, entry: &Entry, rules: &Rules) -> Credit {
     Credit { lane, rules: *rules, packets: entry.packets(), bytes: entry.bytes(), last: entry.last }
 }
 

@@ -2,6 +2,7 @@
 //! returns to the caller the packets for hosts and the copies for the controller.
 
 mod balancers;
+mod destinations;
 mod division;
 mod links;
 mod losses;
@@ -19,7 +20,7 @@ mod switches;
 mod victims;
 mod walk;
 
-use crate::cache::{Cache, Entry};
+use crate::cache::{kept_rules, Cache, Entry, Rules};
 use crate::interface::Interface;
 use crate::kinds::{Exchanged, Kind, Numbers};
 use crate::lanes::NO_CONNECTION;
@@ -108,7 +109,12 @@ impl<T: Tap> Network<T> {
         let nodes: Vec<Node> = nodes.collect();
         Network {
             links: Links::new(fabric.clone(), control, signals, seed, tap),
-            switches: Switches { cache: Cache::new(nodes.len(), path_switches), nodes, changes: None },
+            switches: Switches {
+                cache: Cache::new(nodes.len(), path_switches),
+                destinations: None,
+                nodes,
+                changes: None,
+            },
             totals: Totals::default(),
             programs,
             sprays: false,
@@ -209,6 +215,11 @@ impl<T: Tap> Network<T> {
         }
         // Rules are about IP, so none of them matches a frame of no connection.
         let headers = self.links.lanes.headers(&packet);
+        if let Some(headers) = headers.as_ref().filter(|_| self.sprays && packet.hop() < TTL) {
+            if let Some(lost) = self.decide_by_destination(now, link, packet, headers) {
+                return (None, lost);
+            }
+        }
         let (Some(headers), Some(program)) = (headers, self.switches.nodes[switch.index()].rules_mut()) else {
             self.totals.dropped_at_switches += 1;
             return (None, 1);
@@ -234,28 +245,39 @@ impl<T: Tap> Network<T> {
             return (copy, 1);
         }
         if self.sprays {
-            if let Some(set) = self.next_hops(switch, in_port, &headers.five_tuple, &decision) {
-                return (copy, self.spray(now, link, packet, &decision, set));
+            let set = self.next_hops(switch, in_port, &headers.five_tuple, &decision);
+            if !self.note_destination(switch, &headers, &decision, set.map(|(set, _)| set)) {
+                self.switches.cache.give_row(packet.lane());
+            }
+            if let Some(set) = set {
+                let remembered = self.entry_for(link, switch, &packet, &decision);
+                return (copy, self.spray(now, link, packet, remembered, set));
             }
         }
-        if let Some((place, entry)) = self.entry_for(link, switch, &packet, &decision) {
-            self.switches.remember(&self.links.lanes, place, switch, (entry, &decision.rules));
+        if let Some((place, entry, rules)) = self.entry_for(link, switch, &packet, &decision) {
+            self.switches.remember(&self.links.lanes, place, switch, (entry, rules));
         }
         (copy, self.emit(now, link, packet, &decision))
     }
 
     /// The entry for a decision and its place in the cache, if the decision holds for further packets of the lane.
-    fn entry_for(&self, link: u32, switch: NodeId, packet: &Packet, decision: &Decision) -> Option<(usize, Entry)> {
+    fn entry_for(
+        &self,
+        link: u32,
+        switch: NodeId,
+        packet: &Packet,
+        decision: &Decision,
+    ) -> Option<(usize, Entry, Rules)> {
         let emission = decision.single()?;
-        let place = self.switches.cache.place(packet, link)?;
         let out = self.fabric.out_link(switch, emission.port)?;
         // If a rule looks at flags, a decision about a packet with flags does not hold for others. It is not cached.
         let any_flags = !decision.looked_at_flags;
         if packet.flags() != 0 && !any_flags {
             return None;
         }
+        let place = self.switches.cache.place(packet, link)?;
         let entry = Entry::new(self.links.in_link(link), packet, any_flags, out.0, TagBits::of(emission.tag));
-        Some((place, entry))
+        Some((place, entry, kept_rules(&decision.rules)?))
     }
 
     /// Sends the copies of a packet. Returns by how much the number of the lane's packets under way decreases.
@@ -284,11 +306,12 @@ impl<T: Tap> Network<T> {
     /// Caches no decision from now on.
     pub(crate) fn forget_decisions(&mut self) {
         self.switches.cache = Cache::off(self.fabric.nodes().len());
+        self.switches.destinations = None;
     }
 
-    /// Limits the number of cached decisions, as long as packets of a flow take several paths.
-    pub(crate) fn limit_decisions(&mut self, most: usize) {
-        self.switches.cache.set_most_entries(most);
+    /// Limits the number of lanes about which decisions are cached, if packets of a flow take several paths.
+    pub(crate) fn limit_lanes(&mut self, most: usize) {
+        self.switches.cache.set_most_rows(most);
     }
 
     /// Registers a subflow whose data have these headers, and makes room for the decisions about its lanes.
@@ -304,12 +327,7 @@ impl<T: Tap> Network<T> {
         if let Some(balancers) = &mut self.balancers {
             balancers.open(&self.fabric, slot, &data);
         }
-        let lanes = (slot + 1) * 2;
-        // The parts of a run on several threads have the same rows.
-        if !T::PARTED {
-            self.switches.narrow_rows(&self.links.lanes, lanes);
-        }
-        self.switches.cache.reserve_lanes(lanes);
+        self.switches.cache.reserve_lanes((slot + 1) * 2);
     }
 
     /// Removes the decisions for both lanes of a connection that is over.

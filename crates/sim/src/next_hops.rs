@@ -50,6 +50,15 @@ impl NextHops {
         }
     }
 
+    /// Place of the link for a flow with this hash.
+    fn by_flow(&self, flow_hash: u32) -> u32 {
+        let hash = u64::from(flow_hash);
+        if self.sums.is_empty() {
+            return ((hash * self.links.len() as u64) >> 32) as u32;
+        }
+        self.by_weight(hash) as u32
+    }
+
     /// Place of the link for a hash of 32 bits, where weights differ.
     #[inline(never)]
     fn by_weight(&self, hash: u64) -> usize {
@@ -167,6 +176,12 @@ impl Sets {
             Policy::ShortestQueue { policy, rng } => policy.choose(&view(&hops.links), || rng.next_u32()),
         };
         (hops.links[place], hops.tag)
+    }
+
+    /// Place of the link that the switch of a set chooses by the five-tuple alone, as `group::choose` of `pathloom_switching`.
+    pub(crate) fn usual(&self, set: SetRef) -> u32 {
+        let hops = &self.by_switch[set.switch.index()][set.number as usize].hops;
+        hops.by_flow(set.flow_hash)
     }
 
     /// The links of a set, and the tag with which packets leave.

@@ -204,6 +204,12 @@ impl<T: Tap> Simulation<T> {
         to_nanos(self.end)
     }
 
+    /// Number of subflows of the next transfer and of those that start before it could end; and whether they acknowledge
+    /// packets, so that they need less memory than TCP.
+    pub fn first_subflows(&self) -> (usize, bool) {
+        (self.hosts.transfers().first_subflows(), self.hosts.acknowledge_packets())
+    }
+
     /// Whether the run is over.
     pub fn is_done(&self) -> bool {
         self.agenda.is_halted() || self.now >= self.end
@@ -215,10 +221,10 @@ impl<T: Tap> Simulation<T> {
         self.network.forget_decisions();
     }
 
-    /// Lets the cache hold at most about this many decisions if packets of a flow take several paths. It changes no result: for
-    /// tests of that.
-    pub fn limit_decisions(&mut self, most: usize) {
-        self.network.limit_decisions(most);
+    /// Lets the cache hold decisions about at most this many lanes if packets of a flow take several paths. It changes no result:
+    /// for tests of that.
+    pub fn limit_lanes(&mut self, most: usize) {
+        self.network.limit_lanes(most);
     }
 
     /// Number of packets so far about which a switch was asked, because no decision was cached.

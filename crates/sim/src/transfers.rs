@@ -216,6 +216,17 @@ impl Transfers {
         })
     }
 
+    /// Number of subflows of the next transfer, and of those that start before it could end.
+    pub(crate) fn first_subflows(&self) -> usize {
+        let Some(first) = self.next_start() else { return 0 };
+        let end = self.yardsticks(self.next as u32).1.map(|ideal| first + ideal);
+        let together = self.workload.flows[self.next..].iter().take_while(|flow| match flow.start {
+            Start::At(at) => end.is_none_or(|end| at < end),
+            Start::After { .. } => false,
+        });
+        together.zip(self.next as u32..).map(|(_, transfer)| self.subflows(transfer).len()).sum()
+    }
+
     /// Whether some transfer waits for others.
     pub(crate) fn has_chains(&self) -> bool {
         !self.awaited_by.is_empty()

@@ -195,6 +195,7 @@ impl Switch {
         loop {
             let current = &self.tables[usize::from(table)];
             decision.looked_at_flags |= current.looks_at_flags();
+            decision.looked_at_more |= current.looks_at_more_than_destination();
             let seen = Headers { tag, ..*headers };
             let Some(reference) = current.look_up(in_port, &seen) else { return decision };
             let Some(entry) = self.rules.get(reference) else { return decision };
@@ -304,6 +305,7 @@ impl Switch {
                 RuleAction::PopTag => *tag = None,
                 RuleAction::Group(id) if depth < GROUP_DEPTH => {
                     let Some(group) = self.groups.get(&id) else { continue };
+                    decision.hashed |= group.kind == GroupKind::Select;
                     for bucket in choose(group, tuple, self.settings.salt, |port| self.is_up(port)) {
                         // A bucket changes only its own copy of the frame (OpenFlow 1.3 §5.6.1).
                         let mut inner = *tag;

@@ -61,6 +61,12 @@ impl Mask {
         }
     }
 
+    /// Whether rules with this mask match more than the destination address and the tag.
+    fn is_of_more_than_destination(&self) -> bool {
+        let Mask { in_port, src_len, dst_len: _, proto, src_port, dst_port, dscp, tcp_flags, tag: _ } = *self;
+        in_port || src_len.is_some() || proto || src_port || dst_port || dscp || tcp_flags.is_some()
+    }
+
     /// Returns the match of a rule with this mask that matches this frame. `None` if no rule with this mask can match.
     fn apply(&self, in_port: PortNo, headers: &Headers) -> Option<Match> {
         let tuple = &headers.five_tuple;
@@ -128,6 +134,11 @@ impl Table {
 
     pub(crate) fn looks_at_flags(&self) -> bool {
         self.families.iter().any(|family| family.mask.tcp_flags.is_some())
+    }
+
+    /// Whether a rule matches more than the destination address and the tag.
+    pub(crate) fn looks_at_more_than_destination(&self) -> bool {
+        self.families.iter().any(|family| family.mask.is_of_more_than_destination())
     }
 
     /// Adds a rule. No other rule of the table may have the same key.

@@ -3,6 +3,7 @@
 //! Each part has a queue for every link of the whole network, so that links keep their numbers. A link between two
 //! parts has two queues (see [`LinkQueue::split`]).
 
+use super::destinations::Destinations;
 use super::links::Links;
 use super::node::{Node, Totals};
 use super::outbox::{Outbox, Parcel, SlotChange};
@@ -92,6 +93,7 @@ impl<T: Tap + Default> Network<T> {
             switches: Switches {
                 nodes: fabric.nodes().iter().map(|_| Node::Host).collect(),
                 cache: self.switches.cache.part(|node| plan.of(node) == number),
+                destinations: self.switches.destinations.as_ref().map(|_| Destinations::new(fabric.nodes().len())),
                 changes: None,
             },
             totals: Totals::default(),

@@ -5,8 +5,9 @@
 //! the port that the group chooses by the five-tuple alone, as with ecmp.
 
 use super::balancers::Balancers;
+use super::destinations::Destinations;
 use super::{Arrival, Network, Node};
-use crate::cache::{Cache, Onward, ON_SLOW_LINK};
+use crate::cache::{Cache, Entry, Onward, Rules, ON_SLOW_LINK};
 use crate::lanes::NO_CONNECTION;
 use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
@@ -33,6 +34,7 @@ impl<T: Tap> Network<T> {
         let ports = self.fabric.switches().iter().map(|&node| self.fabric.node(node).ports.len()).max().unwrap_or(0);
         let cache = &mut self.switches.cache;
         *cache = cache.with_ways((ports / 2).pow(2));
+        self.switches.destinations = Some(Destinations::new(self.fabric.nodes().len()));
     }
 
     /// As [`Network::forward`], in a run in which packets of a flow take several paths.
@@ -102,12 +104,11 @@ impl<T: Tap> Network<T> {
         now: Ps,
         link: u32,
         mut packet: Packet,
-        decision: &Decision,
+        remembered: Option<(usize, Entry, Rules)>,
         (set, usual): (SetRef, u32),
     ) -> i32 {
-        if let Some((place, entry)) = self.entry_for(link, set.switch, &packet, decision) {
-            let remembered = (entry.among(set), &decision.rules[..]);
-            self.switches.remember(&self.links.lanes, place, set.switch, remembered);
+        if let Some((place, entry, rules)) = remembered {
+            self.switches.remember(&self.links.lanes, place, set.switch, (entry.among(set), rules));
             self.switches.cache.set_usual(place, usual);
         }
         let (out, tag) = match self.balancers.is_some() {

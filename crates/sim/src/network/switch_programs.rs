@@ -7,7 +7,7 @@ use super::links::Links;
 use super::node::{Node, Totals};
 use super::switches::Switches;
 use super::TTL;
-use crate::cache::Entry;
+use crate::cache::{Entry, Rules};
 use crate::frames::{is_broadcast, mac_of, switch_mac, wire_bytes, Counts, Stored};
 use crate::lanes::{Lanes, NO_CONNECTION};
 use crate::link::LinkQueue;
@@ -411,10 +411,11 @@ fn remember<T: Tap>(plane: &mut Plane<'_, T>, link: u32, node: NodeId, packet: &
     if packet.flags() != 0 || packet.slot() == NO_CONNECTION {
         return;
     }
+    plane.switches.cache.give_row(packet.lane());
     let Some(place) = plane.switches.cache.place(packet, link) else { return };
     let Some(out) = plane.links.fabric.out_link(node, port) else { return };
     let entry = Entry::new(plane.links.in_link(link), packet, false, out.0, TagBits::of(tag));
-    plane.switches.remember(&plane.links.lanes, place, node, (entry, &[]));
+    plane.switches.remember(&plane.links.lanes, place, node, (entry, Rules::default()));
 }
 
 /// Bytes of broadcast frames that ToRs received from other switches, divided by all other bytes that ToRs

@@ -1,32 +1,29 @@
 //! The switches of a network, and the cache of what they have decided. The switches are authoritative: what they change
 //! leaves the cache at once, and they are credited for the frames that were forwarded from it.
 
+use super::destinations::Destinations;
 use super::node::Node;
 use super::walk::Change;
-use crate::cache::{Cache, Credit, Entry};
+use crate::cache::{Cache, Credit, Entry, Rules};
 use crate::lanes::Lanes;
 use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_model::rules::Match;
 use pathloom_model::{FiveTuple, NodeId};
-use pathloom_switching::{RuleRef, Stale, Switch, Used};
+use pathloom_switching::{Stale, Switch, Used};
 
 /// The nodes by number, and the decisions of those that are switches.
 pub(super) struct Switches {
     pub(super) nodes: Vec<Node>,
     pub(super) cache: Cache,
+    /// Decisions about destinations, if packets of a flow take several paths.
+    pub(super) destinations: Option<Destinations>,
     /// Changes that may alter the ways of flows, if they are noted.
     pub(super) changes: Option<Vec<Change>>,
 }
 
 impl Switches {
     /// Remembers a decision of a switch, made by these rules, at a place in the cache.
-    pub(super) fn remember(
-        &mut self,
-        lanes: &Lanes,
-        place: usize,
-        switch: NodeId,
-        (entry, rules): (Entry, &[RuleRef]),
-    ) {
+    pub(super) fn remember(&mut self, lanes: &Lanes, place: usize, switch: NodeId, (entry, rules): (Entry, Rules)) {
         self.evict(lanes, place);
         self.cache.store(place, switch, entry, rules);
     }
@@ -44,6 +41,7 @@ impl Switches {
             for place in self.cache.lane_places(lane) {
                 self.evict(lanes, place);
             }
+            self.cache.release_row(lane);
         }
     }
 
@@ -94,18 +92,12 @@ impl Switches {
         Some(result)
     }
 
-    /// Removes all decisions and keeps fewer for each hop, if this many lanes have too many.
-    pub(super) fn narrow_rows(&mut self, lanes: &Lanes, count: usize) {
-        while self.cache.is_crowded(count) {
-            for node in (0..self.nodes.len() as u32).map(NodeId) {
-                self.forget(lanes, node, Stale::Everything);
-            }
-            self.cache.narrow();
-        }
-    }
-
     /// Removes decisions of a switch from the cache.
     pub(super) fn forget(&mut self, lanes: &Lanes, node: NodeId, stale: Stale) {
+        if let Some(destinations) = self.destinations.as_mut().filter(|_| stale != Stale::Nothing) {
+            // A rule for one flow counts as well: now the switch looks at more than the destination.
+            destinations.forget(node);
+        }
         match stale {
             Stale::Nothing => {}
             Stale::Flows(flows) => flows.iter().for_each(|flow| self.forget_flow(lanes, node, flow)),
