@@ -174,6 +174,10 @@ class Simulation:
         """The latest end of the run, drain included, in simulated seconds."""
 
     @property
+    def first_subflows(self) -> tuple[int, bool]:
+        """Subflows of the next transfer and those that start before it could end; whether they acknowledge packets."""
+
+    @property
     def description(self) -> str:
         """The generated traffic: parameters, sources of tables, load achieved."""
 

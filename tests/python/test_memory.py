@@ -26,28 +26,36 @@ def resident(field):
 _core.Fabric.from_spec("dumbbell").links()
 before = resident("VmRSS")
 simulation = _core.Simulation(sys.argv[1])
-estimate = run_bytes(simulation.outcome())[1]
+estimate = run_bytes(simulation)[1]
 simulation.advance(simulation.end_s)
 outcome = simulation.outcome()
 print(json.dumps({"estimate": estimate, "peak": resident("VmHWM") - before}))
 """
 
+ALL_TO_ALL = "all-to-all:algorithm=direct,size=10KB"
+"""16,256 transfers on k=8, all under way at once."""
+
 
 @pytest.mark.parametrize(
-    ("fabric", "traffic", "duration"),
+    ("fabric", "traffic", "duration", "scheme", "transport"),
     [
-        ("fat-tree:k=16", "long-lived:pattern=stride", "1ms"),
-        ("fat-tree:k=24", "long-lived:pattern=stride", "1ms"),
-        ("fat-tree:k=4,rate=10Gbps", "hadoop:load=0.05", "2s"),
+        ("fat-tree:k=16", "long-lived:pattern=stride", "1ms", "ecmp", None),
+        ("fat-tree:k=24", "long-lived:pattern=stride", "1ms", "ecmp", None),
+        ("fat-tree:k=4,rate=10Gbps", "hadoop:load=0.05", "2s", "ecmp", None),
+        ("fat-tree:k=8,rate=400Gbps", ALL_TO_ALL, "1ms", "reps", None),
+        ("fat-tree:k=8,rate=400Gbps", ALL_TO_ALL, "1ms", "rps", "dctcp"),
+        ("fat-tree:k=8,rate=400Gbps", ALL_TO_ALL, "1ms", "ecmp", "mptcp:subflows=8"),
     ],
 )
-def test_the_estimate_is_near_the_peak_of_the_resident_memory(fabric: str, traffic: str, duration: str) -> None:
+def test_the_estimate_is_near_the_peak_of_the_resident_memory(
+    fabric: str, traffic: str, duration: str, scheme: str, transport: str | None
+) -> None:
     settings: dict[str, Any] = {
         "fabric": fabric,
         "fabric_text": None,
         "traffic": traffic,
-        "scheme": "ecmp",
-        "transport": None,
+        "scheme": scheme,
+        "transport": transport,
         "control": None,
         "duration": duration,
         "drain": 0,

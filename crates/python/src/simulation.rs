@@ -338,6 +338,11 @@ impl Simulation {
     }
 
     #[getter]
+    fn first_subflows(&self, py: Python<'_>) -> (usize, bool) {
+        py.detach(|| of_run!(&*self.lock(), sim => sim.first_subflows()))
+    }
+
+    #[getter]
     fn description(&self) -> &str {
         &self.workload.description
     }
