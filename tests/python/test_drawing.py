@@ -19,6 +19,7 @@ from pathloom.fabrics import (
     diamond,
     dumbbell,
     fat_tree,
+    hammingmesh,
     jellyfish,
     leaf_spine,
     parallel_paths,
@@ -114,6 +115,18 @@ def test_a_node_without_coordinates_is_drawn_near_its_neighbours() -> None:
     assert math.dist(at["far"], at["east"]) < 0.15
     (key,) = [text for text, _ in drawn_texts(fabric_figure(fabric)) if "coordinates" in text]
     assert key == "without coordinates"
+
+
+def test_boards_of_a_hamming_mesh_are_drawn_as_squares() -> None:
+    fabric = hammingmesh(board="2x2", boards="2x2")
+    place = layout(fabric)
+    assert place.style == "map", "rows and columns of accelerators, not tiers"
+    at = {name: place.positions[n] for n, name in enumerate(fabric.names)}
+    width = {(a, b): at[b][0] - at[a][0] for a, b in itertools.pairwise(["e0_0", "e0_1", "e0_2", "e0_3", "r0"])}
+    assert width["e0_0", "e0_1"] == pytest.approx(width["e0_2", "e0_3"])
+    assert width["e0_1", "e0_2"] > 1.5 * width["e0_0", "e0_1"], "a gap between boards"
+    assert width["e0_3", "r0"] > width["e0_0", "e0_1"]
+    assert at["c0"][1] < at["e3_0"][1] < at["e0_0"][1]
 
 
 def test_few_coordinates_make_no_map() -> None:

@@ -25,9 +25,10 @@ const BELOW_BAR = 0.1;
 
 export function layout(fabric: Fabric): Layout {
   const tiers = new Set(fabric.nodes.map((node) => node.tier));
-  if (tiers.has("aggregation") || tiers.has("core")) return inTiers(fabric);
   const placed = fabric.nodes.filter((node) => node.tier !== "host" && node.position);
   const switches = fabric.nodes.filter((node) => node.tier !== "host");
+  if (placed.length === switches.length && placed.length > 1) return asMap(fabric);
+  if (tiers.has("aggregation") || tiers.has("core")) return inTiers(fabric);
   return 2 * placed.length >= switches.length && placed.length > 1 ? asMap(fabric) : inACircle(fabric);
 }
 

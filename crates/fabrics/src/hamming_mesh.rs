@@ -9,6 +9,10 @@ use pathloom_model::{FabricBuilder, NodeId, Tier};
 
 const MOST_HOSTS: u64 = 100_000;
 const MOST_SIZE: u64 = 10_000;
+/// In a drawing: the space between two boards, beside the distance of accelerators, which is 1.
+const BETWEEN: f64 = 1.0;
+/// In a drawing: how far the network of a row or column is beside its line, so that its cables do not cover each other.
+const ASIDE: f64 = 0.5;
 
 /// One plane of an Hx-mesh: `board=AxB` accelerators on a board, `boards=XxY` boards (§III). An accelerator forwards packets of
 /// others, so it is a switch with a host; accelerators next to each other on a board have a cable.
@@ -27,35 +31,50 @@ pub(super) fn hamming_mesh(spec: &Spec, keys: &LinkKeys) -> Result<FabricBuilder
     let mut grid = Vec::new();
     for row in 0..rows {
         for column in 0..columns {
-            grid.push((builder.switch(format!("e{row}_{column}"), Tier::Tor, None), None));
+            let node = builder.switch(format!("e{row}_{column}"), Tier::Tor, None);
+            builder.place(node, (drawn(column, columns, a), -drawn(row, rows, b)));
+            grid.push((node, None));
         }
     }
     add_hosts(&mut builder, &grid, hosts, keys);
     let at = |row: u64, column: u64| grid[(row * columns + column) as usize].0;
     for row in 0..rows {
-        join(&mut builder, keys, &(0..columns).map(|column| at(row, column)).collect::<Vec<_>>(), a, format!("r{row}"));
+        let line: Vec<NodeId> = (0..columns).map(|column| at(row, column)).collect();
+        if let Some(network) = join(&mut builder, keys, &line, a, format!("r{row}")) {
+            builder.place(network, (drawn(columns, columns, a), ASIDE - drawn(row, rows, b)));
+        }
     }
     for column in 0..columns {
-        join(&mut builder, keys, &(0..rows).map(|row| at(row, column)).collect::<Vec<_>>(), b, format!("c{column}"));
+        let line: Vec<NodeId> = (0..rows).map(|row| at(row, column)).collect();
+        if let Some(network) = join(&mut builder, keys, &line, b, format!("c{column}")) {
+            builder.place(network, (drawn(column, columns, a) + ASIDE, -drawn(rows, rows, b)));
+        }
     }
     Ok(builder)
 }
 
+/// Where a row or column is drawn: 1 apart on a board of `size`, and 0 is the middle of all.
+fn drawn(number: u64, count: u64, size: u64) -> f64 {
+    let at = |number: u64| number as f64 + BETWEEN * (number / size) as f64;
+    at(number) - at(count - 1) / 2.0
+}
+
 /// Joins the accelerators of a row or column: neighbours on boards of `size`, and both edges of each board by a switch of this
-/// name. A board of one accelerator has both edges there.
-fn join(builder: &mut FabricBuilder, keys: &LinkKeys, line: &[NodeId], size: u64, name: String) {
+/// name, which is returned. A board of one accelerator has both edges there.
+fn join(builder: &mut FabricBuilder, keys: &LinkKeys, line: &[NodeId], size: u64, name: String) -> Option<NodeId> {
     let boards: Vec<&[NodeId]> = line.chunks(size as usize).collect();
     for next in boards.iter().flat_map(|board| board.windows(2)) {
         builder.cable(next[0], next[1], keys.switch());
     }
     if boards.len() < 2 {
-        return;
+        return None;
     }
     let network = builder.switch(name, Tier::Core, None);
     for board in boards {
         builder.cable(board[0], network, keys.switch());
         builder.cable(board[board.len() - 1], network, keys.switch());
     }
+    Some(network)
 }
 
 /// Reads a key with two sizes.

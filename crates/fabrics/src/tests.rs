@@ -391,6 +391,19 @@ fn hamming_meshes_have_the_published_bandwidth_and_diameter() {
 }
 
 #[test]
+fn boards_of_a_hamming_mesh_are_drawn_apart_with_their_networks_beside_them() {
+    let fabric = build("hammingmesh:board=2x3,boards=3x2");
+    let at = |name: &str| fabric.node(fabric.find(name).unwrap()).position.unwrap();
+    let [first, right, next_board] = ["e0_0", "e0_1", "e0_2"].map(at);
+    assert_eq!((right.0 - first.0, next_board.0 - right.0, first.1), (1.0, 2.0, right.1));
+    let [below, board_below] = ["e2_0", "e3_0"].map(at);
+    assert_eq!((first.1 - below.1, below.1 - board_below.1), (2.0, 2.0));
+    assert_eq!((first.0 + at("e5_5").0, first.1 + at("e5_5").1), (0.0, 0.0), "0 is the middle");
+    assert!(at("r0").0 > at("e0_5").0 + 1.0 && at("r0").1 == first.1 + 0.5, "right of its row");
+    assert!(at("c0").1 < at("e5_0").1 - 1.0 && at("c0").0 == first.0 + 0.5, "below its column");
+}
+
+#[test]
 fn rates_of_eight_hundred_gigabits_and_more_are_exact() {
     // A frame of 1514 bytes at 1.6 Tbit/s takes 7.57 ns.
     for (text, rate_bps) in [("800Gbps", 800_000_000_000), ("1.6Tbps", 1_600_000_000_000)] {

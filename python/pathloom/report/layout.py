@@ -63,9 +63,11 @@ def layout(fabric: FabricGraph) -> Layout:
     middle = [switch for switch in graph.switches if switch not in set(graph.tors)]
     if len(graph.tors) == 2 and all(set(graph.neighbours[switch]) == set(graph.tors) for switch in middle):
         return _sides(graph, middle)
+    placed = {switch: graph.nodes[switch]["position"] for switch in graph.switches if graph.nodes[switch]["position"]}
+    if len(placed) == len(graph.switches) > 1 and len(set(placed.values())) > 1:
+        return _map(graph, placed)
     if any(tier in ("aggregation", "core") for tier in graph.tier):
         return _tiers(graph)
-    placed = {switch: graph.nodes[switch]["position"] for switch in graph.switches if graph.nodes[switch]["position"]}
     if 2 * len(placed) >= len(graph.switches) and len(set(placed.values())) > 1:
         return _map(graph, placed)
     if len(graph.switches) > MOST_SPRING_SWITCHES or fabric.spec.startswith(CIRCLES):
