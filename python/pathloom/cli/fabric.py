@@ -155,7 +155,7 @@ def draw(
         Path, typer.Option("--out", "-o", metavar="FILE", help="Output file; its suffix selects SVG, PNG or PDF.")
     ] = Path("fabric.svg"),
 ) -> None:
-    """Draw a fabric: Clos fabrics in tiers, graphs with coordinates as a map, HammingMesh as boards, Jellyfish as a circle.
+    """Draw a fabric: Clos fabrics in tiers, graphs with coordinates and HammingMesh as maps, Jellyfish as a circle.
 
     Example: pathloom fabric draw fat-tree:k=4 --out k4.svg
     """

@@ -1,8 +1,8 @@
 """Estimates the memory of a run, so that a run that does not fit is refused before it starts.
 
 The figures per flow, link and rule are measured: for six runs, from k=8 to k=24 and up to 83,000 flows, the estimate is
-within 30 % of the peak of the resident memory. `tests/python/test_memory.py` measures some again. Connections that are open at
-the same time are known only if they open at the beginning, as in collectives. Other runs may need more than estimated.
+within 30 % of the peak of the resident memory. `tests/python/test_memory.py` measures some again. Connections that are
+open at the same time are known only if they open at the beginning, as in collectives. Other runs may need more.
 """
 
 from __future__ import annotations
