@@ -330,6 +330,27 @@ fn a_restart_keeps_assignments_claims_and_connections() {
     }
 }
 
+/// One port may have connections to several ports of one receiver, but a claim has one of them.
+#[test]
+fn a_claim_that_has_its_connection_is_refused_to_another_one() {
+    let mut applications = Applications::fat_tree(LABEL);
+    let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
+    applications.world.traffic(ms(300));
+    let FiveTuple { src, dst, dst_port, .. } = applications.world.flow.five_tuple;
+    let key = ClaimKey::to_come(src, dst, 2000);
+    applications.claim_to("me", assignment, key, Some(dst_port)).unwrap();
+    applications.open(2000);
+    applications.world.traffic(ms(500));
+    // An answer may have been lost, so the claim is repeated.
+    for opens_to in [None, Some(dst_port)] {
+        assert_eq!(applications.claim_to("me", assignment, key, opens_to).as_ref(), Ok(&paths[0]));
+    }
+    let taken = AssignError::PortTaken { src_port: 2000, id: assignment };
+    assert_eq!(applications.claim_to("me", assignment, key, Some(dst_port + 1)), Err(taken));
+    applications.takes(2000, &paths[0]);
+    applications.nothing_is_lost_or_left();
+}
+
 /// It knows neither the assignments nor their claims. Connections keep their paths, and applications ask again.
 #[test]
 fn a_controller_without_a_snapshot_leaves_connections_on_their_paths() {

@@ -292,6 +292,14 @@ impl Assignments {
         Some((self.claims.get(key)?.id, *key))
     }
 
+    /// The flow of the connection of a claim, if it is open.
+    pub(crate) fn flow_of(&self, key: ClaimKey) -> Option<FlowId> {
+        match self.claims.get(&key)?.state {
+            Claimed::Bound(connection) => connection.flow,
+            Claimed::Waiting { .. } => None,
+        }
+    }
+
     /// Whether a claim waits for its connection.
     pub(crate) fn is_waiting(&self, key: ClaimKey) -> bool {
         self.claims.get(&key).is_some_and(|claim| matches!(claim.state, Claimed::Waiting { .. }))

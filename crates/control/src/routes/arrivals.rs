@@ -238,6 +238,9 @@ impl Routes {
                 let answer = match connection.five_tuple() {
                     _ if opens_to == Some(0) => Err(AssignError::Port),
                     Some(five_tuple) => self.claim_standing(cx, &owner, assignment, (connection, five_tuple), path),
+                    None if self.is_open_elsewhere(connection, opens_to) => {
+                        Err(AssignError::PortTaken { src_port: connection.src_port, id: assignment })
+                    }
                     None => self.assignments.claim(&bound::facts(cx), &owner, assignment, connection, path),
                 };
                 if let (Ok(_), Some(dst_port)) = (&answer, opens_to) {
@@ -252,6 +255,13 @@ impl Routes {
             }
             _ => cx.counts.invalid_inputs += 1,
         }
+    }
+
+    /// Whether the claim has its connection already, and that one is open to another port than the claim names now. The new
+    /// connection would not get the path.
+    fn is_open_elsewhere(&self, key: ClaimKey, opens_to: Option<u16>) -> bool {
+        let open = self.assignments.flow_of(key).and_then(|flow| self.rules.flows.get(flow));
+        open.zip(opens_to).is_some_and(|(open, dst_port)| open.key.five_tuple.dst_port != dst_port)
     }
 
     /// Puts a connection on its claimed path. Returns whether this was possible.
