@@ -96,6 +96,25 @@ fn the_search_is_a_setting_and_a_request_may_choose_it() {
     assert_eq!((status, row["paths"].as_array().unwrap().len()), (201, 4), "{row}");
 }
 
+/// Programs with sockets of the family AF_INET6 write the addresses of IPv4 hosts as these have them.
+#[test]
+fn addresses_of_either_family_name_the_same_host() {
+    let lab = standing("");
+    for (src, dst) in [("10.0.0.1", "::ffff:10.0.7.1"), ("::ffff:10.0.0.1", "10.0.7.1")] {
+        let asked = json!({"src": src, "dst": dst, "count": 2}).to_string();
+        let (status, row) = lab.change("POST", "/v1/assignments", &asked);
+        assert_eq!((status, &row["src"], &row["dst"]), (201, &json!("10.0.0.1"), &json!("10.0.7.1")), "{row}");
+    }
+    let asked = json!({"src": "2001:db8::1", "dst": "10.0.7.1", "count": 2}).to_string();
+    let (status, problem) = lab.change("POST", "/v1/assignments", &asked);
+    assert_eq!(status, 400);
+    assert!(problem.to_string().contains("2001:db8::1 is not the address of an IPv4 host"), "{problem}");
+    let calls = [("127.0.0.1", "::ffff:127.0.0.9"), ("::ffff:127.0.0.1", "127.0.0.9")];
+    for (src, dst) in calls {
+        assert_eq!(call(&lab, "127.0.0.1", "AssignMultipath", &[src, MAC, dst, &int(2)]).unwrap()[0], "2");
+    }
+}
+
 #[test]
 fn operators_list_claim_and_release_for_any_host_page_by_page() {
     let lab = standing("");

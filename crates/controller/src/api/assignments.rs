@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::handlers::{body, wait_for, Answer, Api};
 use super::measured::Measured;
-use super::parameters::{paging, whole, whole_or_none, Paging};
+use super::parameters::{host_address, paging, whole, whole_or_none, Paging};
 use super::problem::Problem;
 use super::queries::Cut;
 use super::rows::{seconds, Page};
@@ -75,9 +75,11 @@ impl From<SearchRow> for PathSearch {
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     /// Address of the sending host.
+    #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
     src: Ipv4Addr,
     /// Address of the receiving host.
+    #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
     dst: Ipv4Addr,
     /// Number of paths. Fewer are assigned if fewer exist.
@@ -160,9 +162,11 @@ impl AssignmentRow {
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
     /// Address of the sending host, which opens the connection. For an existing connection, this may be either end.
+    #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
     src: Ipv4Addr,
     /// Address of the receiving host.
+    #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
     dst: Ipv4Addr,
     /// Source port of the connection.

@@ -8,7 +8,7 @@ use pathloom_model::{FiveTuple, PROTO_TCP, PROTO_UDP};
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
-use std::net::SocketAddrV4;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use utoipa::IntoParams;
 
 /// Default number of items on a page.
@@ -125,7 +125,10 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
             Some("udp") => PROTO_UDP,
             Some(number) => number.parse().ok()?,
         };
-        let end = |index: usize| words.get(index)?.parse::<SocketAddrV4>().ok();
+        let end = |index: usize| match words.get(index)?.parse::<SocketAddr>().ok()? {
+            SocketAddr::V4(end) => Some(end),
+            SocketAddr::V6(end) => Some(SocketAddrV4::new(end.ip().to_ipv4_mapped()?, end.port())),
+        };
         let (src, dst) = (end(0)?, end(1).filter(|_| words.len() <= 3)?);
         Some(FiveTuple { src: *src.ip(), dst: *dst.ip(), proto, src_port: src.port(), dst_port: dst.port() })
     };
@@ -135,6 +138,18 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
             .at("flow")
             .expected("its id, or SRC:PORT,DST:PORT,PROTO such as 10.0.0.2:4000,10.1.0.2:80,tcp")
     })
+}
+
+/// Reads the address of a host. Sockets of the family AF_INET6 have it in the form `::ffff:10.0.0.1`.
+///
+/// # Errors
+/// It is not the address of an IPv4 host.
+pub(super) fn host_address<'de, D: Deserializer<'de>>(input: D) -> Result<Ipv4Addr, D::Error> {
+    let address = IpAddr::deserialize(input)?.to_canonical();
+    match address {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(_) => Err(serde::de::Error::custom(format!("{address} is not the address of an IPv4 host"))),
+    }
 }
 
 /// Reads an integer. JSON may also write it with a zero fraction, such as 80.0 (JSON Schema §6.1.1).

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::Router;
 use pathloom_control::{AssignmentId, ClaimKey, PathRequest};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Path at which XML-RPC is served. It is the default of clients.
 pub(super) const PATH: &str = "/RPC2";
@@ -119,8 +119,11 @@ impl Params<'_> {
     }
 
     fn address(&self, index: usize) -> Result<Ipv4Addr, Fault> {
-        let bad = |_| self.fault(format!("parameter {} is not an IPv4 address such as 10.0.0.1", index + 1));
-        self.text(index)?.parse().map_err(bad)
+        // Sockets of the family AF_INET6 have the address of an IPv4 host in the form ::ffff:10.0.0.1.
+        match self.text(index)?.parse::<IpAddr>().map(|address| address.to_canonical()) {
+            Ok(IpAddr::V4(address)) => Ok(address),
+            _ => Err(self.fault(format!("parameter {} is not an IPv4 address such as 10.0.0.1", index + 1))),
+        }
     }
 
     /// Checks an address such as 02:00:00:00:00:01. It is not used, because the IP address identifies the host.

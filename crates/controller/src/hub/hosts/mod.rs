@@ -198,6 +198,8 @@ impl Hosts {
     /// there are too many, disconnects an agent that has not yet named its hosts; `None` if all have.
     pub fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
         self.set_time(now);
+        // A listener for both families sees the address of an IPv4 host as an IPv6 address.
+        let only = only.map(|address| address.to_canonical());
         let address = only;
         if self.agents.len() >= self.most {
             let agents = &self.agents;

@@ -68,6 +68,19 @@ fn messages_for_a_host_go_to_the_agent_that_represents_it() {
     assert_eq!(read(&mut hosts, one).0, "");
 }
 
+/// A listener at `[::]` accepts IPv4 hosts too, and sees 10.0.0.1 as ::ffff:10.0.0.1.
+#[test]
+fn a_listener_for_both_families_accepts_the_agents_of_ipv4_hosts() {
+    for (peer, is_welcome) in
+        [("10.0.0.1", true), ("::ffff:10.0.0.1", true), ("::ffff:10.0.1.1", false), ("fe80::1", false)]
+    {
+        let mut hosts = hosts();
+        let id = hosts.connect(Nanos::ZERO, peer.into(), Some(peer.parse().unwrap())).unwrap();
+        assert_eq!(hosts.line(id, br#"{"hello":{"version":1,"hosts":["10.0.0.1"]}}"#), None);
+        assert_eq!(read(&mut hosts, id).0.starts_with("{\"welcome\""), is_welcome, "{peer}");
+    }
+}
+
 #[test]
 fn agents_announce_the_flows_of_their_hosts() {
     let mut hosts = hosts();
