@@ -13,7 +13,6 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, Ps};
 use pathloom_model::{Headers, LinkId, NodeId};
 use pathloom_switching::Decision;
-use rustc_hash::FxHashMap;
 use std::net::Ipv4Addr;
 
 /// Where packets leave a switch.
@@ -35,35 +34,77 @@ pub(super) struct Known {
     pub(super) rules: Rules,
 }
 
-/// The decisions of all switches by destination and tag.
+/// A decision in the table of a switch, in one cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Slot {
+    dst: Ipv4Addr,
+    /// Number of the tag with which packets arrive.
+    tag: u32,
+    /// The state of the switch when it decided: [`Table::state`].
+    state: u32,
+    known: Known,
+}
+
+/// What a switch has decided by destination and tag. A destination that needs the slot of another one displaces it.
+#[derive(Clone, Default)]
+struct Table {
+    /// None before the first decision.
+    slots: Vec<Slot>,
+    /// Number of changes of the switch so far. Decisions of earlier states do not hold.
+    state: u32,
+}
+
+/// The decisions of all switches about destinations.
 pub(super) struct Destinations {
-    by_switch: Vec<FxHashMap<(Ipv4Addr, u32), Known>>,
+    tables: Vec<Table>,
+    /// Slots of a table: a power of two.
+    slots: usize,
 }
 
 impl Destinations {
-    /// Most destinations that are kept of a switch. Then all are forgotten.
-    const MOST: usize = 4096;
+    /// Most slots of a table.
+    const MOST_SLOTS: usize = 4096;
 
-    pub(super) fn new(nodes: usize) -> Destinations {
-        Destinations { by_switch: vec![FxHashMap::default(); nodes] }
+    /// No decisions yet, of switches that may know as many destinations as there are hosts.
+    pub(super) fn new(nodes: usize, hosts: usize) -> Destinations {
+        let slots = (2 * hosts).next_power_of_two().min(Destinations::MOST_SLOTS);
+        Destinations { tables: vec![Table::default(); nodes], slots }
+    }
+
+    /// Place of a destination in a table.
+    fn place(&self, dst: Ipv4Addr, tag: u32) -> usize {
+        let number = u64::from(u32::from(dst)) << 32 | u64::from(tag);
+        // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, §6.4).
+        (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.slots - 1)
     }
 
     fn get(&self, switch: NodeId, headers: &Headers) -> Option<Known> {
-        let key = (headers.five_tuple.dst, TagBits::of(headers.tag).number());
-        self.by_switch[switch.index()].get(&key).copied()
+        let (dst, tag) = (headers.five_tuple.dst, TagBits::of(headers.tag).number());
+        let table = &self.tables[switch.index()];
+        let slot = table.slots.get(self.place(dst, tag))?;
+        (slot.dst == dst && slot.tag == tag && slot.state == table.state).then_some(slot.known)
     }
 
-    pub(super) fn store(&mut self, switch: NodeId, headers: &Headers, known: Known) {
-        let of = &mut self.by_switch[switch.index()];
-        if of.len() >= Destinations::MOST {
-            of.clear();
+    fn store(&mut self, switch: NodeId, headers: &Headers, known: Known) {
+        let (dst, tag) = (headers.five_tuple.dst, TagBits::of(headers.tag).number());
+        let (place, count) = (self.place(dst, tag), self.slots);
+        let table = &mut self.tables[switch.index()];
+        let slot = Slot { dst, tag, state: table.state, known };
+        if table.slots.is_empty() {
+            // Of no state of the switch.
+            table.slots.resize(count, Slot { state: u32::MAX, ..slot });
         }
-        of.insert((headers.five_tuple.dst, TagBits::of(headers.tag).number()), known);
+        table.slots[place] = slot;
     }
 
     /// Something about the switch has changed.
     pub(super) fn forget(&mut self, switch: NodeId) {
-        self.by_switch[switch.index()].clear();
+        let table = &mut self.tables[switch.index()];
+        table.state += 1;
+        if table.state == u32::MAX {
+            *table = Table::default();
+        }
     }
 }
 
@@ -141,5 +182,44 @@ impl<T: Tap> Network<T> {
         let Some((out, rules)) = out.zip(kept_rules(&decision.rules)) else { return false };
         destinations.store(switch, headers, Known { out, tag: TagBits::of(emission.tag), rules });
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::{FiveTuple, PROTO_TCP};
+
+    fn headers(dst: u32, tag: Option<u16>) -> Headers {
+        let five_tuple =
+            FiveTuple { src: [10, 0, 0, 1].into(), dst: dst.into(), proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        Headers { five_tuple, dscp: 0, tcp_flags: 0, tag, mptcp: None }
+    }
+
+    #[test]
+    fn a_decision_is_about_a_destination_and_a_tag_until_the_switch_changes() {
+        assert_eq!(size_of::<Slot>(), 64, "a cache line");
+        let mut destinations = Destinations::new(3, 2);
+        let link = |found: Option<Known>| {
+            found.map(|known| match known.out {
+                Out::Link(link) | Out::Among(link) => link,
+            })
+        };
+        let known = |link| Known { out: Out::Link(link), tag: TagBits::of(None), rules: Rules::default() };
+        for (number, dst) in (0..100).zip(0x0a00_0001..) {
+            let headers = headers(dst, None);
+            destinations.store(NodeId(1), &headers, known(number));
+            assert_eq!(link(destinations.get(NodeId(1), &headers)), Some(number), "also in the slot of another one");
+        }
+        let last = headers(0x0a00_0001 + 99, None);
+        assert!(destinations.get(NodeId(2), &last).is_none(), "another switch");
+        assert!(destinations.get(NodeId(1), &headers(0x0a00_0001 + 99, Some(7))).is_none(), "another tag");
+        destinations.forget(NodeId(1));
+        assert!((0x0a00_0001..).take(100).all(|dst| destinations.get(NodeId(1), &headers(dst, None)).is_none()));
+        destinations.tables[1].state = u32::MAX - 1;
+        destinations.store(NodeId(1), &last, known(5));
+        destinations.forget(NodeId(1));
+        destinations.store(NodeId(1), &headers(1, None), known(6));
+        assert!(destinations.get(NodeId(1), &last).is_none(), "the states have begun anew");
     }
 }

@@ -34,7 +34,7 @@ impl<T: Tap> Network<T> {
         let ports = self.fabric.switches().iter().map(|&node| self.fabric.node(node).ports.len()).max().unwrap_or(0);
         let cache = &mut self.switches.cache;
         *cache = cache.with_ways((ports / 2).pow(2));
-        self.switches.destinations = Some(Destinations::new(self.fabric.nodes().len()));
+        self.switches.destinations = Some(Destinations::new(self.fabric.nodes().len(), self.fabric.hosts().len()));
     }
 
     /// As [`Network::forward`], in a run in which packets of a flow take several paths.
