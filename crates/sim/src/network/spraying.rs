@@ -1,20 +1,20 @@
 //! Packets of one flow on several paths: a switch chooses among equal next hops for each packet ([`Selection`]).
 //!
-//! A switch looks up its rules once per lane. If a group chooses the port, the cache names the set of all ports of the
+//! A switch looks up its rules once per lane, or once for all packets to a destination ([`super::destinations`]). If a group chooses the port, the cache names the set of all ports of the
 //! group, and the switch chooses one of them for each packet. By [`Selection::Hash`], a packet with an entropy of 0 takes
 //! the port that the group chooses by the five-tuple alone, as with ecmp.
 
 use super::balancers::Balancers;
-use super::destinations::Destinations;
+use super::destinations::{Destinations, Known, Out};
 use super::{Arrival, Network, Node};
-use crate::cache::{Cache, Entry, Onward, Rules, ON_SLOW_LINK};
+use crate::cache::{kept_rules, Cache, Entry, Onward, Rules, ON_SLOW_LINK};
 use crate::lanes::NO_CONNECTION;
 use crate::next_hops::{NextHops, SetRef, Sets};
 use crate::packet::{Packet, TagBits};
 use crate::port::NOWHERE;
 use crate::tap::Tap;
-use crate::time::Ps;
-use pathloom_model::{FiveTuple, NodeId, PortNo, Tier};
+use crate::time::{to_nanos, Ps};
+use pathloom_model::{FiveTuple, Headers, LinkId, NodeId, PortNo, Tier};
 use pathloom_scheme::Selection;
 use pathloom_switching::Decision;
 
@@ -96,6 +96,81 @@ impl<T: Tap> Network<T> {
         let usual = hops.place(self.fabric.out_link(switch, emission.port)?.0);
         let flow_hash = five_tuple.ecmp_hash(rules.salt());
         Some((SetRef { switch, number: self.sets.number(switch, hops, usual)?, flow_hash }, usual))
+    }
+
+    /// Forwards a packet that has arrived by `link` as the switch has forwarded others to its destination, if it has. Returns how
+    /// many packets of the lane were lost.
+    pub(super) fn decide_by_destination(
+        &mut self,
+        now: Ps,
+        link: u32,
+        packet: Packet,
+        headers: &Headers,
+    ) -> Option<i32> {
+        let switch = self.fabric.link(LinkId(link)).to;
+        let known = self.switches.destinations.as_ref()?.get(switch, headers)?;
+        let Node::Rules(rules) = &mut self.switches.nodes[switch.index()] else { return None };
+        // A switch does not send a packet back, and chooses among other next hops then.
+        let back = LinkId(link).reverse().0;
+        let set = match known.out {
+            Out::Link(out) if out == back => return None,
+            Out::Link(_) => None,
+            Out::Among(number) => {
+                let flow_hash = headers.five_tuple.ecmp_hash(rules.salt());
+                let set = SetRef { switch, number, flow_hash };
+                if self.sets.members(set).0.contains(&back) {
+                    return None;
+                }
+                Some((set, self.sets.usual(set)))
+            }
+        };
+        for rule in known.rules.iter().flatten() {
+            rules.credit(&[*rule], 1, packet.wire(), to_nanos(now));
+        }
+        self.switches.cache.count(packet.lane());
+        let place = self.switches.cache.place(&packet, link);
+        let remembered = |out| {
+            let entry = Entry::new(self.links.in_link(link), &packet, true, out, known.tag);
+            Some((place?, entry, known.rules))
+        };
+        match (known.out, set) {
+            (_, Some(set)) => {
+                let remembered = remembered(0);
+                Some(self.spray(now, link, packet, remembered, set))
+            }
+            (Out::Link(out), None) => {
+                if let Some((place, entry, rules)) = remembered(out) {
+                    self.switches.remember(&self.links.lanes, place, switch, (entry, rules));
+                }
+                let mut packet = packet;
+                packet.pass(known.tag);
+                let packet = self.with_note(now, link, out, packet);
+                Some(i32::from(!self.links.enqueue(now, out, packet)))
+            }
+            (Out::Among(_), None) => None,
+        }
+    }
+
+    /// Keeps a decision, if it holds for all packets to the same destination. `set`: the next hops among which the switch
+    /// chooses. Returns whether it does.
+    pub(super) fn note_destination(
+        &mut self,
+        switch: NodeId,
+        headers: &Headers,
+        decision: &Decision,
+        set: Option<SetRef>,
+    ) -> bool {
+        let Some(destinations) = &mut self.switches.destinations else { return false };
+        let Some(emission) = decision.single().filter(|_| !decision.looked_at_more) else { return false };
+        let out = match set {
+            Some(set) => Some(Out::Among(set.number)),
+            // The port depends on the five-tuple.
+            None if decision.hashed => None,
+            None => self.fabric.out_link(switch, emission.port).map(|link| Out::Link(link.0)),
+        };
+        let Some((out, rules)) = out.zip(kept_rules(&decision.rules)) else { return false };
+        destinations.store(switch, headers, Known { out, tag: TagBits::of(emission.tag), rules });
+        true
     }
 
     /// Sends a packet to one of these next hops, and remembers them. Returns how many packets of the lane were lost.
