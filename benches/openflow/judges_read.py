@@ -98,7 +98,7 @@ def check_arp(judge: Judge) -> None:
     host = "02:00:00:00:16:01"
     station = ("00:00:00:00:00:00", "01:00:00:00:00:00")
     of_host = {"in_port": 3, "eth_dst": station, "eth_src": host, "arp_spa": "10.0.0.2", "arp_sha": host}
-    matches = {
+    matches: dict[str, dict[str, Any]] = {
         "flow_add_arp_of_host": of_host,
         "flow_add_arp_to_station": {"eth_dst": "02:00:00:00:00:01", "arp_op": 1},
         "flow_add_arp_route": {"arp_tpa": ("10.0.1.0", "255.255.255.0")},
