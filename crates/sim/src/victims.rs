@@ -7,7 +7,9 @@
 
 use crate::time::{to_nanos, Ps};
 use pathloom_model::{FiveTuple, LinkId, Nanos};
-use std::collections::{BTreeMap, BTreeSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// A queue: a link whose port it belongs to, and its priority.
 pub(crate) type QueueId = (u32, u8);
@@ -28,7 +30,7 @@ pub struct Victim {
 /// The connections that have fed a root.
 #[derive(Clone, Debug, Default)]
 struct Feeders {
-    all: BTreeSet<FiveTuple>,
+    all: FxHashSet<FiveTuple>,
     /// The last one: packets of one connection often follow each other.
     last: Option<FiveTuple>,
 }
@@ -41,8 +43,8 @@ pub(crate) struct Victims {
     roots: BTreeMap<QueueId, Feeders>,
     /// Connections whose turn has come at a paused card: since when.
     at_cards: BTreeMap<QueueId, BTreeMap<FiveTuple, Ps>>,
-    /// Time for which a connection was held back because of a root, by the paused link.
-    held: BTreeMap<(FiveTuple, QueueId), BTreeMap<u32, Ps>>,
+    /// Time for which a connection was held back because of a root, by this paused link.
+    held: FxHashMap<(FiveTuple, QueueId, u32), Ps>,
 }
 
 impl Victims {
@@ -68,40 +70,36 @@ impl Victims {
         self.at_cards.entry(paused).or_default().entry(five_tuple).or_insert(now);
     }
 
-    /// A priority of a link is resumed. Connections with `packets` that wait for it, each with the time since when, and
-    /// those at its card have been held back.
-    pub(crate) fn end(&mut self, now: Ps, paused: QueueId, packets: impl Iterator<Item = (FiveTuple, Ps)>) {
-        let mut since: BTreeMap<FiveTuple, Ps> = BTreeMap::new();
-        let at_card = self.at_cards.remove(&paused).unwrap_or_default();
-        for (five_tuple, came) in packets.chain(at_card) {
-            let earliest = since.entry(five_tuple).or_insert(came);
-            *earliest = came.min(*earliest);
+    /// A priority of a link is resumed. The connections that `waited` for it with packets have been held back, each of which is
+    /// named once with the time since when, and those at its card.
+    pub(crate) fn end(&mut self, now: Ps, paused: QueueId, mut waited: Vec<(FiveTuple, Ps)>) {
+        if let Some(at_card) = self.at_cards.remove(&paused) {
+            waited.extend(at_card);
+            // The earlier time comes first.
+            waited.sort_unstable();
+            waited.dedup_by_key(|&mut (five_tuple, _)| five_tuple);
         }
         let Some(root) = self.present.remove(&paused) else { return };
-        for (five_tuple, came) in since {
-            let links = self.held.entry((five_tuple, root)).or_default();
-            *links.entry(paused.0).or_default() += now.saturating_sub(came);
+        for (five_tuple, came) in waited {
+            *self.held.entry((five_tuple, root, paused.0)).or_default() += now.saturating_sub(came);
         }
     }
 
     /// The victims, those that were held back for the longest time first. Each connection is named once, with the root
     /// that held it back longest.
     pub(crate) fn all(&self) -> Vec<Victim> {
-        let mut longest: BTreeMap<FiveTuple, Victim> = BTreeMap::new();
-        for (&(five_tuple, root), links) in &self.held {
-            if self.roots.get(&root).is_some_and(|feeders| feeders.all.contains(&five_tuple)) {
-                continue;
-            }
-            let Some((&link, &paused)) = links.iter().max_by_key(|(_, &paused)| paused) else { continue };
+        let feeds = |(five_tuple, root, _): &(FiveTuple, QueueId, u32)| {
+            self.roots.get(root).is_some_and(|feeders| feeders.all.contains(five_tuple))
+        };
+        let victims = self.held.iter().filter(|(of, _)| !feeds(of)).map(|(&(five_tuple, root, link), &paused)| {
             let paused = to_nanos(paused);
-            let is_longer = longest.get(&five_tuple).is_none_or(|other| other.paused < paused);
-            if paused > Nanos::ZERO && is_longer {
-                let (root, link) = (LinkId(root.0), LinkId(link));
-                longest.insert(five_tuple, Victim { five_tuple, root, link, paused });
-            }
-        }
-        let mut all: Vec<Victim> = longest.into_values().collect();
-        all.sort_by_key(|victim| std::cmp::Reverse(victim.paused));
+            Victim { five_tuple, root: LinkId(root.0), link: LinkId(link), paused }
+        });
+        let mut all: Vec<Victim> = victims.filter(|victim| victim.paused > Nanos::ZERO).collect();
+        // Of equal times the lower root and the higher link come first.
+        all.sort_unstable_by_key(|one| (Reverse(one.paused), one.five_tuple, one.root, Reverse(one.link)));
+        let mut named = FxHashSet::default();
+        all.retain(|victim| named.insert(victim.five_tuple));
         all
     }
 }
@@ -126,11 +124,12 @@ mod tests {
         victims.wait(ROOT, || connection(1));
         victims.wait((8, 0), || unreachable!("no root"));
         let waiting = |numbers: &[u8]| numbers.iter().map(|&n| (connection(n), 3_000)).collect::<Vec<_>>();
-        victims.end(5_000, (1, 0), waiting(&[1, 2, 2]).into_iter());
+        victims.end(5_000, (1, 0), waiting(&[1, 2]));
         victims.wait_at_card(6_000, (2, 0), connection(3));
         victims.wait_at_card(7_000, (2, 0), connection(3));
         victims.wait_at_card(7_000, (4, 0), connection(4));
-        victims.end(16_000, (2, 0), waiting(&[2]).into_iter());
+        victims.wait_at_card(12_000, (2, 0), connection(2));
+        victims.end(16_000, (2, 0), waiting(&[2]));
         let found: Vec<_> = victims.all().into_iter().map(|one| (one.five_tuple, one.link.0, one.paused.0)).collect();
         assert_eq!(found, [(connection(2), 2, 13), (connection(3), 2, 10)]);
         // The packets of one of them reach the root in the end.
@@ -143,9 +142,9 @@ mod tests {
         let mut victims = Victims::default();
         for (paused, root, since) in [((1, 0), ROOT, 4_000), ((2, 0), (7, 0), 1_000)] {
             victims.begin(paused, root);
-            victims.end(9_000, paused, [(connection(1), since)].into_iter());
+            victims.end(9_000, paused, vec![(connection(1), since)]);
         }
-        victims.end(9_000, (3, 0), [(connection(5), 0)].into_iter());
+        victims.end(9_000, (3, 0), vec![(connection(5), 0)]);
         let [victim] = victims.all().try_into().unwrap();
         assert_eq!((victim.root, victim.link, victim.paused), (LinkId(7), LinkId(2), Nanos(8)));
     }

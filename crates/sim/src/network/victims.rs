@@ -15,11 +15,6 @@ use crate::victims::{QueueId, Victim, Victims};
 use pathloom_model::{FiveTuple, LinkId};
 use std::collections::BTreeSet;
 
-/// The connection of a packet, if it has one: acknowledgements belong to that of their data.
-fn connection<T: Tap>(links: &Links<T>, packet: &Packet) -> Option<FiveTuple> {
-    (packet.slot() != NO_CONNECTION).then(|| links.lanes.five_tuple(packet.slot()))
-}
-
 /// A priority of a link has been paused.
 pub(super) fn begin<T: Tap>(links: &mut Links<T>, paused: QueueId) {
     let Some(root) = pfc(links).and_then(|pfc| root_of(links, pfc, paused)) else { return };
@@ -76,21 +71,27 @@ pub(super) fn wait_at_card<T: Tap>(links: &mut Links<T>, now: Ps, paused: QueueI
 pub(super) fn end<T: Tap>(links: &mut Links<T>, now: Ps, paused: QueueId) {
     let waiting = held_back(links, paused);
     if let Some(pfc) = pfc_mut(links) {
-        pfc.victims.end(now, paused, waiting.into_iter());
+        pfc.victims.end(now, paused, waiting);
     }
 }
 
-/// The packets that wait for a paused priority of a link, each with the time since when it is held back.
+/// The connections with packets that wait for a paused priority of a link, each with the time since when it is held back.
 fn held_back<T: Tap>(links: &Links<T>, (link, class): QueueId) -> Vec<(FiveTuple, Ps)> {
     let Some(ports) = &links.ports else { return Vec::new() };
     let since = ports.pfc.as_ref().map_or(0, |pfc| pfc.stopped_since(link, class.into()));
-    if let Some(port) = links.port(LinkId(link)) {
-        let waiting = port.waiting_in(class.into());
-        return waiting.filter_map(|one| Some((connection(links, &one.packet)?, one.came.max(since)))).collect();
-    }
-    let held = ports.held.get(&link).into_iter().flatten();
-    let of_class = held.filter(|(_, packet)| ports.queue_of(&links.lanes, packet) == usize::from(class));
-    of_class.filter_map(|(came, packet)| Some((connection(links, packet)?, *came))).collect()
+    let mut slots: Vec<(usize, Ps)> = match links.port(LinkId(link)) {
+        Some(port) => port.waiting_in(class.into()).map(|one| (one.packet.slot(), one.came.max(since))).collect(),
+        None => {
+            let held = ports.held.get(&link).into_iter().flatten();
+            let of_class = held.filter(|(_, packet)| ports.queue_of(&links.lanes, packet) == usize::from(class));
+            of_class.map(|(came, packet)| (packet.slot(), *came)).collect()
+        }
+    };
+    // Acknowledgements belong to the connection of their data. The earliest time comes first.
+    slots.sort_unstable();
+    slots.dedup_by_key(|&mut (slot, _)| slot);
+    let of_connections = slots.into_iter().filter(|&(slot, _)| slot != NO_CONNECTION);
+    of_connections.map(|(slot, came)| (links.lanes.five_tuple(slot), came)).collect()
 }
 
 /// The victims so far, also of pauses that have not ended.
@@ -99,7 +100,7 @@ pub(super) fn victims<T: Tap>(links: &Links<T>, pfc: &Pfc, now: Ps) -> Vec<Victi
     for link in 0..links.fabric.links().len() as u32 {
         for class in (0..pfc.classes()).filter(|&class| pfc.is_stopped(link, class)) {
             let paused = (link, class as u8);
-            so_far.end(now, paused, held_back(links, paused).into_iter());
+            so_far.end(now, paused, held_back(links, paused));
         }
     }
     so_far.all()
