@@ -25,11 +25,14 @@ mark = sys.argv[1].encode()
 while True:
     try:
         frame, address = door.recvfrom(4096)
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):
         # Whatever had come when it was told to end has been read.
         if over:
             break
         continue
+    if over:
+        # Others may send all the time.
+        door.settimeout(0)
     # What the host itself sends comes by here too.
     if mark in frame and address[2] != 4:
         print(".", end="", flush=True)
@@ -76,6 +79,15 @@ def frame(target: bytes, source: bytes, kind: int, payload: bytes, *tags: tuple[
     """Makes an Ethernet frame with tags; each has a kind and an identifier."""
     marks = b"".join(struct.pack(">HH", *tag) for tag in tags)
     return target + source + marks + struct.pack(">H", kind) + payload
+
+
+def dhcp(
+    operation: int, client: bytes, ends: tuple[bytes, bytes], addresses: tuple[str, str], ports: tuple[int, int]
+) -> bytes:
+    """A message of DHCP about a client, with the mark MARK. Operation: 1 asks, 2 replies. Ends: hardware addresses."""
+    (source, target), (src, dst) = ends, addresses
+    body = bytes([operation, 1, 6, 0]) + bytes(24) + client + bytes(10) + b"MARK" + bytes(190)
+    return frame(target, source, IPV4, ipv4(src, dst, UDP, udp(*ports, body)))
 
 
 def arrivals(

@@ -1,4 +1,4 @@
-"""A fabric without its controller: kernels refresh the entries of their neighbours, and find those that they forgot."""
+"""A fabric without its controller: kernels refresh and find their neighbours, and DHCP works."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 
+from frames import EVERYBODY, arrivals, dhcp, mac_of
 from live import K4, QUIET, Live, alive, permutation, until
 from pathloom.lab.blueprint import Host
 
@@ -39,6 +40,22 @@ def forwarded(live: Live) -> int:
     return sum(int(count) for count in re.findall(r"n_packets=(\d+).*arp_sha", rows))
 
 
+def dhcp_arrives(live: Live) -> None:
+    """Asserts that a client without an address, and one that renews its own, get replies of a server."""
+    client, server = mac_of(live, "h0"), mac_of(live, "h15")
+    anybody, own, of_server = ("0.0.0.0", "255.255.255.255"), "10.0.0.1", "10.0.7.2"
+    to_server, to_client = (68, 67), (67, 68)
+    messages = [
+        ("h0", "h15", dhcp(1, client, (client, EVERYBODY), anybody, to_server)),
+        ("h15", "h0", dhcp(2, client, (server, EVERYBODY), (of_server, anybody[1]), to_client)),
+        ("h0", "h15", dhcp(1, client, (client, server), (own, of_server), to_server)),
+        ("h15", "h0", dhcp(2, client, (server, client), (of_server, own), to_client)),
+    ]
+    # Frames in the trees arrive twice.
+    counts = [arrivals(live, source, sent, target, b"MARK", 1) for source, target, sent in messages]
+    assert all(count in (1, 2) for count in counts), counts
+
+
 def test_hosts_find_each_other_without_a_controller_and_lose_nothing(name: str) -> None:
     with alive(name, K4, QUIET, arp="proxy") as live:
         for host in live.blueprint.hosts:
@@ -49,6 +66,7 @@ def test_hosts_find_each_other_without_a_controller_and_lose_nothing(name: str) 
             until(lambda: forwarded(live) > 0, "switches forward ARP between known hosts")
             live.kill()
             time.sleep(ALONE_S)
+            dhcp_arrives(live)
             forget(live, pairs[0][0])
             forget(live, pairs[1][1])
             time.sleep(3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import frames
-from frames import EVERYBODY, IPV4, UDP, all_arrive, arrivals, frame, ipv4, mac_of, udp
+from frames import EVERYBODY, IPV4, UDP, all_arrive, arrivals, dhcp, frame, ipv4, mac_of, udp
 from live import K4, QUIET, Live, alive, finish, run_on, until
 from support import PATIENCE_S
 
@@ -205,15 +205,13 @@ def test_dhcp_is_passed_to_servers_and_back_to_the_client(live: Live) -> None:
     # A port counts as a host port when discovery has found no switch there.
     live.await_log("every cable is as configured")
     client, server = mac_of(live, "h0"), mac_of(live, "h15")
-    body = bytes([1, 1, 6, 0]) + bytes(24) + client + bytes(10) + b"MARK" + bytes(190)
-    asked = frame(EVERYBODY, client, IPV4, ipv4("0.0.0.0", "255.255.255.255", UDP, udp(68, 67, body)))
+    asked = dhcp(1, client, (client, EVERYBODY), ("0.0.0.0", "255.255.255.255"), (68, 67))
     until(lambda: arrivals(live, "h0", asked, "h15", b"MARK", 1) == 1, "the ports are known to face hosts")
     time.sleep(1)  # Earlier requests count for the limit per second.
     assert all_arrive(live, "h0", asked, "h15", b"MARK", 5)
     assert all_arrive(live, "h0", asked, "h1", b"MARK", 5)
-    offer = bytes([2]) + body[1:]
     for target, to in (("255.255.255.255", EVERYBODY), ("10.0.0.200", client)):
-        sent = frame(to, server, IPV4, ipv4("10.0.7.2", target, UDP, udp(67, 68, offer)))
+        sent = dhcp(2, client, (server, to), ("10.0.7.2", target), (67, 68))
         assert all_arrive(live, "h15", sent, "h0", b"MARK", 5)
         assert arrivals(live, "h15", sent, "h1", b"MARK", 5) == 0
     # More requests than an honest client sends are not forwarded.
