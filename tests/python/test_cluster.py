@@ -75,7 +75,8 @@ class DaskCluster:
 
     def _start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments],
+            # It ends with the tests, also if they are killed.
+            ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "dask", *arguments],
             cwd=self._folder,
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
