@@ -1,8 +1,7 @@
 //! Cache of the decisions that switches made for the flows under way. The rule tables remain authoritative.
 //!
-//! A lane is one direction of one connection. Its row holds one entry per switch on its path, in order; more if its packets take
-//! several paths. An entry
-//! applies to packets that have the same incoming link and tag as the first one. A switch whose rules, groups or
+//! A lane is one direction of one connection. Its row holds one entry per switch on its path, in order; more if its
+//! packets take several paths. An entry applies to packets that have the same incoming link and tag as the first one. A switch whose rules, groups or
 //! ports change reports which decisions may be wrong: those about one flow, or all. Their entries are emptied at
 //! once, so a packet that finds an entry need not check whether it is still valid. Frames forwarded from the cache
 //! are counted in the entry. They are credited to the rules before anyone reads counters or rules time out.
@@ -286,8 +285,8 @@ impl Cache {
         self.rows.iter_mut().for_each(|rows| rows.release(lane));
     }
 
-    /// Returns the place of the entry for a packet that has arrived by `in_link`, if the lane has a row that is that long. If packets of a
-    /// lane arrive at several switches after the same number of hops, the link distinguishes them.
+    /// Returns the place of the entry for a packet that has arrived by `in_link`, if the lane has a row that is that long.
+    /// If packets of a lane arrive at several switches after the same number of hops, the link distinguishes them.
     #[inline(always)]
     pub(crate) fn place(&self, packet: &Packet, in_link: u32) -> Option<usize> {
         // Both directions of a cable have successive numbers, and a lane uses only one of them.

@@ -246,7 +246,8 @@ impl<T: Tap> Network<T> {
         }
         if self.sprays {
             let set = self.next_hops(switch, in_port, &headers.five_tuple, &decision);
-            if !self.note_destination(switch, &headers, &decision, set.map(|(set, _)| set)) {
+            let is_kept = self.note_destination(switch, &headers, &decision, set.map(|(set, _)| set));
+            if !is_kept && decision.single().is_some() {
                 self.switches.cache.give_row(packet.lane());
             }
             if let Some(set) = set {
@@ -287,13 +288,8 @@ impl<T: Tap> Network<T> {
         self.totals.copied += copies as u64 - 1;
         let mut lost = 1 - copies;
         for emission in &decision.emissions {
-            let mut copy = packet;
-            copy.pass(TagBits::of(emission.tag));
             match self.fabric.out_link(switch, emission.port) {
-                Some(out) => {
-                    let copy = self.with_note(now, link, out.0, copy);
-                    lost += i32::from(!self.links.enqueue(now, out.0, copy));
-                }
+                Some(out) => lost += self.pass_on(now, link, packet, (out.0, TagBits::of(emission.tag))),
                 None => {
                     self.totals.dropped_at_switches += 1;
                     lost += 1;

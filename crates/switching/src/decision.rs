@@ -27,7 +27,8 @@ pub struct Decision {
     /// Whether one of the tables used contains a rule that matches TCP flags. If so, and if the flags of the frame are
     /// not those of a plain segment, the decision is valid for this frame only.
     pub looked_at_flags: bool,
-    /// Whether one of the tables used contains a rule that matches more than the destination address and the tag.
+    /// Whether frames to the same destination with the same tag may be handled otherwise: one of the tables used contains a
+    /// rule that matches more than these, or an output was left out because the frame came by its port.
     pub looked_at_more: bool,
     /// Whether a group has chosen by the hash of the five-tuple.
     pub hashed: bool,

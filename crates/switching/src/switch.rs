@@ -298,7 +298,7 @@ impl Switch {
         for action in actions {
             match *action {
                 // Only OFPP_IN_PORT, which Pathloom's rules do not use, sends a frame back (OpenFlow 1.3.5 §7.2.1).
-                RuleAction::Output(port) if port == in_port => {}
+                RuleAction::Output(port) if port == in_port => decision.looked_at_more = true,
                 RuleAction::Output(port) => decision.emissions.push(Emission { port, tag: *tag }),
                 RuleAction::Copy => decision.copied = true,
                 RuleAction::SetTag(value) => *tag = Some(value),
@@ -395,6 +395,26 @@ mod tests {
 
     fn out(port: u32) -> Vec<RuleAction> {
         vec![RuleAction::Output(PortNo(port))]
+    }
+
+    #[test]
+    fn a_decision_says_whether_it_holds_for_all_packets_to_the_destination() {
+        let to = Match { dst: Some(Prefix::new(tuple(1).dst, 24)), ..Match::default() };
+        let decide = |rules: &[(Match, &[RuleAction])], in_port: u32| {
+            let mut switch = switch();
+            for (priority, (matches, actions)) in (1..).zip(rules) {
+                switch.add_rule(Nanos::ZERO, rule(0, priority, *matches, actions.to_vec())).unwrap();
+            }
+            let decision = switch.decide(PortNo(in_port), &Headers::plain(tuple(1)));
+            (decision.single().map(|one| one.port.0), decision.looked_at_more)
+        };
+        let out = |port| RuleAction::Output(PortNo(port));
+        assert_eq!(decide(&[(to, &[out(2)])], 1), (Some(2), false));
+        let flow = Match::five_tuple(tuple(9));
+        assert_eq!(decide(&[(to, &[out(2)]), (flow, &[out(3)])], 1), (Some(2), true), "another flow has a rule");
+        // From other ports the packet leaves twice.
+        assert_eq!(decide(&[(to, &[out(1), out(2)])], 1), (Some(2), true));
+        assert_eq!(decide(&[(to, &[out(1), out(2)])], 3), (None, false));
     }
 
     #[test]

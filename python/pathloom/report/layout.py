@@ -64,11 +64,12 @@ def layout(fabric: FabricGraph) -> Layout:
     if len(graph.tors) == 2 and all(set(graph.neighbours[switch]) == set(graph.tors) for switch in middle):
         return _sides(graph, middle)
     placed = {switch: graph.nodes[switch]["position"] for switch in graph.switches if graph.nodes[switch]["position"]}
-    if len(placed) == len(graph.switches) > 1 and len(set(placed.values())) > 1:
+    are_apart = len(set(placed.values())) > 1
+    if are_apart and len(placed) == len(graph.switches):
         return _map(graph, placed)
     if any(tier in ("aggregation", "core") for tier in graph.tier):
         return _tiers(graph)
-    if 2 * len(placed) >= len(graph.switches) and len(set(placed.values())) > 1:
+    if are_apart and 2 * len(placed) >= len(graph.switches):
         return _map(graph, placed)
     if len(graph.switches) > MOST_SPRING_SWITCHES or fabric.spec.startswith(CIRCLES):
         return _circle(graph)

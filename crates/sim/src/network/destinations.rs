@@ -7,7 +7,7 @@
 
 use crate::cache::Rules;
 use crate::packet::TagBits;
-use pathloom_model::{Headers, NodeId};
+use pathloom_model::{Fabric, Headers, NodeId};
 use std::net::Ipv4Addr;
 
 /// Where packets leave a switch.
@@ -62,9 +62,9 @@ impl Destinations {
     const MOST_SLOTS: usize = 4096;
 
     /// No decisions yet, of switches that may know as many destinations as there are hosts.
-    pub(super) fn new(nodes: usize, hosts: usize) -> Destinations {
-        let slots = (2 * hosts).next_power_of_two().min(Destinations::MOST_SLOTS);
-        Destinations { tables: vec![Table::default(); nodes], slots }
+    pub(super) fn new(fabric: &Fabric) -> Destinations {
+        let slots = (2 * fabric.hosts().len()).next_power_of_two().min(Destinations::MOST_SLOTS);
+        Destinations { tables: vec![Table::default(); fabric.nodes().len()], slots }
     }
 
     /// Place of a destination in a table.
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_decision_is_about_a_destination_and_a_tag_until_the_switch_changes() {
         assert_eq!(size_of::<Slot>(), 64, "a cache line");
-        let mut destinations = Destinations::new(3, 2);
+        let mut destinations = Destinations::new(&pathloom_fabrics::fabric_from_spec("dumbbell").unwrap());
         let link = |found: Option<Known>| {
             found.map(|known| match known.out {
                 Out::Link(link) | Out::Among(link) => link,

@@ -93,11 +93,7 @@ impl<T: Tap + Default> Network<T> {
             switches: Switches {
                 nodes: fabric.nodes().iter().map(|_| Node::Host).collect(),
                 cache: self.switches.cache.part(|node| plan.of(node) == number),
-                destinations: self
-                    .switches
-                    .destinations
-                    .as_ref()
-                    .map(|_| Destinations::new(fabric.nodes().len(), fabric.hosts().len())),
+                destinations: self.switches.destinations.as_ref().map(|_| Destinations::new(&fabric)),
                 changes: None,
             },
             totals: Totals::default(),

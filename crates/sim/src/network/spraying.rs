@@ -1,7 +1,8 @@
 //! Packets of one flow on several paths: a switch chooses among equal next hops for each packet ([`Selection`]).
 //!
-//! A switch looks up its rules once per lane, or once for all packets to a destination ([`super::destinations`]). If a group chooses the port, the cache names the set of all ports of the
-//! group, and the switch chooses one of them for each packet. By [`Selection::Hash`], a packet with an entropy of 0 takes
+//! A switch looks up its rules once per lane, or once for all packets to a destination ([`super::destinations`]). If a
+//! group chooses the port, the cache names the set of all ports of the group, and the switch chooses one of them for each
+//! packet. By [`Selection::Hash`], a packet with an entropy of 0 takes
 //! the port that the group chooses by the five-tuple alone, as with ecmp.
 
 use super::balancers::Balancers;
@@ -34,7 +35,7 @@ impl<T: Tap> Network<T> {
         let ports = self.fabric.switches().iter().map(|&node| self.fabric.node(node).ports.len()).max().unwrap_or(0);
         let cache = &mut self.switches.cache;
         *cache = cache.with_ways((ports / 2).pow(2));
-        self.switches.destinations = Some(Destinations::new(self.fabric.nodes().len(), self.fabric.hosts().len()));
+        self.switches.destinations = Some(Destinations::new(&self.fabric));
     }
 
     /// As [`Network::forward`], in a run in which packets of a flow take several paths.
@@ -112,43 +113,31 @@ impl<T: Tap> Network<T> {
         let Node::Rules(rules) = &mut self.switches.nodes[switch.index()] else { return None };
         // A switch does not send a packet back, and chooses among other next hops then.
         let back = LinkId(link).reverse().0;
-        let set = match known.out {
+        let (out, set) = match known.out {
             Out::Link(out) if out == back => return None,
-            Out::Link(_) => None,
+            Out::Link(out) => (out, None),
             Out::Among(number) => {
-                let flow_hash = headers.five_tuple.ecmp_hash(rules.salt());
-                let set = SetRef { switch, number, flow_hash };
-                if self.sets.members(set).0.contains(&back) {
+                let set = SetRef { switch, number, flow_hash: headers.five_tuple.ecmp_hash(rules.salt()) };
+                let (members, usual) = (self.sets.members(set).0, self.sets.usual(set));
+                if members.contains(&back) {
                     return None;
                 }
-                Some((set, self.sets.usual(set)))
+                (members[usual as usize], Some((set, usual)))
             }
         };
         for rule in known.rules.iter().flatten() {
             rules.credit(&[*rule], 1, packet.wire(), to_nanos(now));
         }
         self.switches.cache.count(packet.lane());
-        let place = self.switches.cache.place(&packet, link);
-        let remembered = |out| {
-            let entry = Entry::new(self.links.in_link(link), &packet, true, out, known.tag);
-            Some((place?, entry, known.rules))
-        };
-        match (known.out, set) {
-            (_, Some(set)) => {
-                let remembered = remembered(0);
-                Some(self.spray(now, link, packet, remembered, set))
-            }
-            (Out::Link(out), None) => {
-                if let Some((place, entry, rules)) = remembered(out) {
-                    self.switches.remember(&self.links.lanes, place, switch, (entry, rules));
-                }
-                let mut packet = packet;
-                packet.pass(known.tag);
-                let packet = self.with_note(now, link, out, packet);
-                Some(i32::from(!self.links.enqueue(now, out, packet)))
-            }
-            (Out::Among(_), None) => None,
+        let entry = Entry::new(self.links.in_link(link), &packet, true, out, known.tag);
+        let remembered = self.switches.cache.place(&packet, link).map(|place| (place, entry, known.rules));
+        if let Some(set) = set {
+            return Some(self.spray(now, link, packet, remembered, set));
         }
+        if let Some((place, entry, rules)) = remembered {
+            self.switches.remember(&self.links.lanes, place, switch, (entry, rules));
+        }
+        Some(self.pass_on(now, link, packet, (out, known.tag)))
     }
 
     /// Keeps a decision, if it holds for all packets to the same destination. `set`: the next hops among which the switch
@@ -178,7 +167,7 @@ impl<T: Tap> Network<T> {
         &mut self,
         now: Ps,
         link: u32,
-        mut packet: Packet,
+        packet: Packet,
         remembered: Option<(usize, Entry, Rules)>,
         (set, usual): (SetRef, u32),
     ) -> i32 {
@@ -190,8 +179,14 @@ impl<T: Tap> Network<T> {
             true => self.choose_balanced(now, link, set, &packet, |_| usual),
             false => self.choose(now, set, &packet, |_| usual),
         };
+        self.pass_on(now, link, packet, (out, tag))
+    }
+
+    /// Sends a packet that has arrived by `in_link` into another link, with this tag. Returns how many packets of the lane were
+    /// lost.
+    pub(super) fn pass_on(&mut self, now: Ps, in_link: u32, mut packet: Packet, (out, tag): (u32, TagBits)) -> i32 {
         packet.pass(tag);
-        let packet = self.with_note(now, link, out, packet);
+        let packet = self.with_note(now, in_link, out, packet);
         i32::from(!self.links.enqueue(now, out, packet))
     }
 
