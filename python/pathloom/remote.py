@@ -165,7 +165,9 @@ class Controller:
         except urllib.error.HTTPError as error:
             with error:
                 told, location = bad_input(_told(error)), error.headers.get("Location")
-            if error.code == http.client.SERVICE_UNAVAILABLE and method == "GET":
+            # With this header, the controller says that it has not carried out the request, and that another one may.
+            is_not_done = method == "GET" or "Retry-After" in error.headers
+            if error.code == http.client.SERVICE_UNAVAILABLE and is_not_done:
                 raise Elsewhere(told) from None
             if error.code == http.client.TEMPORARY_REDIRECT and location is not None:
                 if url.startswith("https:") and not location.startswith("https:"):

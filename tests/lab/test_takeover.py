@@ -75,7 +75,9 @@ class Trio:
         url = f"http://127.0.0.1:{6680 + NAMES.index(name)}"
         inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *PATHLOOM, "controller", "status", "--url", url]
         environment = {**os.environ, "PATHLOOM_TOKEN": TOKEN}
-        return subprocess.run(inside, env=environment, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(inside, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def cluster(self, name: str) -> dict[str, Any]:
         """What a controller says about itself and the others; empty if it does not answer."""
@@ -87,7 +89,9 @@ class Trio:
         urls = ",".join(f"http://127.0.0.1:{6680 + number}" for number in range(len(NAMES)))
         inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *PATHLOOM, "controller", *words, "--url", urls]
         environment = {**os.environ, "PATHLOOM_TOKEN": TOKEN}
-        return subprocess.run(inside, env=environment, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(inside, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def value(self, key: str) -> str | None:
         """The value of a key of etcd."""

@@ -154,10 +154,11 @@ def test_bad_input_is_one_line(ask: Ask, words: list[str], told: str) -> None:
 class Answers:
     """A server that gives each request the same answer, with exceptions, and notes the requests."""
 
-    def __init__(
-        self, status: int, body: object, location: str | None = None, own: Mapping[str, object] | None = None
-    ) -> None:
-        """`own` has the answers to requests for some paths, with the status 200."""
+    def __init__(self, status: int, body: object, own: Mapping[str, object] | None = None, **headers: str) -> None:
+        """`own` has the answers to requests for some paths, with the status 200.
+
+        `headers` are sent with other answers. `Location` gets the path of the request.
+        """
         self.asked: list[tuple[str, str, str | None]] = []
         asked, other, exceptions = self.asked, json.dumps(body).encode(), own or {}
 
@@ -167,8 +168,8 @@ class Answers:
                 is_other = self.path not in exceptions
                 content = other if is_other else json.dumps(exceptions[self.path]).encode()
                 self.send_response(status if is_other else 200)
-                if location is not None:
-                    self.send_header("Location", location + self.path)
+                for name, value in headers.items() if is_other else ():
+                    self.send_header(name.replace("_", "-"), value + (self.path if name == "Location" else ""))
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
@@ -206,7 +207,7 @@ def test_the_client_of_a_list_goes_to_the_leader(servers: Callable[..., Answers]
     gone.end()
     leader = servers(200, {"by": "leader"})
     moved = {"status": 307, "detail": "this controller follows c1"}
-    follower = servers(307, moved, location=leader.url)
+    follower = servers(307, moved, Location=leader.url)
     without = servers(503, {"status": 503, "detail": "no controller is elected now"})
     client = Controller(f"{gone.url},{follower.url}", "secret")
     for method in ("POST", "GET", "GET"):
@@ -215,8 +216,13 @@ def test_the_client_of_a_list_goes_to_the_leader(servers: Callable[..., Answers]
     assert len(follower.asked) == 1, "the client remembers the leader"
     # Reads go on to the next controller if there is no leader for the first one.
     assert Controller(f"{without.url},{leader.url}", "secret").ask("GET", "/v1/x") == {"by": "leader"}
+    # A change goes on only if the first controller has not carried it out.
     with pytest.raises(PathloomError, match="no controller is elected now"):
-        Controller(f"{without.url},{without.url}", "secret").ask("POST", "/v1/x")
+        Controller(f"{without.url},{leader.url}", "secret").ask("POST", "/v1/x")
+    not_done = servers(503, {"status": 503, "detail": "no controller is elected now"}, Retry_After="1")
+    assert Controller(f"{not_done.url},{leader.url}", "secret").ask("POST", "/v1/x") == {"by": "leader"}
+    with pytest.raises(PathloomError, match="no controller is elected now"):
+        Controller(f"{not_done.url},{not_done.url}", "secret").ask("POST", "/v1/x")
     with pytest.raises(ToolError, match="no HTTP answer"):
         Controller(gone.url, "secret").ask("GET", "/v1/x")
 
@@ -246,7 +252,7 @@ def test_the_status_without_a_leader_is_what_a_follower_knows(servers: Callable[
 
 
 def test_a_leader_that_does_not_answer_is_named(servers: Callable[..., Answers]) -> None:
-    follower = servers(307, {"status": 307, "detail": "it follows another one"}, location="http://127.0.0.1:1")
+    follower = servers(307, {"status": 307, "detail": "it follows another one"}, Location="http://127.0.0.1:1")
     with pytest.raises(ToolError, match=r"127\.0\.0\.1:1: no HTTP answer"):
         Controller(follower.url, "secret").ask("GET", "/v1/x")
 
@@ -255,7 +261,7 @@ def test_applications_go_to_the_leader_of_a_list(servers: Callable[..., Answers]
     gone = servers(200, {})
     gone.end()
     leader = servers(200, {"id": 7, "paths": []})
-    follower = servers(307, {"status": 307, "detail": "this controller follows c1"}, location=leader.url)
+    follower = servers(307, {"status": 307, "detail": "this controller follows c1"}, Location=leader.url)
     paths = Paths(ControllerAddress.parse(f"{gone.place},{follower.place}"), None)
     try:
         for _ in range(2):

@@ -15,6 +15,7 @@ pub mod format;
 mod member;
 pub mod model;
 mod position;
+pub mod state;
 
 pub use member::{Input, Member, Output, RequestId, Settings};
 pub use position::{Leader, Position, Token};

@@ -3,5 +3,6 @@
 mod hosts;
 mod restored;
 mod scene;
+mod state;
 mod takeover;
 mod versions;

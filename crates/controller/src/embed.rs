@@ -12,12 +12,13 @@ pub use crate::hub::{Hub, Received, Responder};
 
 use crate::api::{answer, start_for_hosts};
 use crate::config::{ApiTokens, CheckedAddress, CheckedCluster, Paths};
-use crate::drivers::etcd::{Membership, PART_BYTES};
+use crate::drivers::etcd::Membership;
 use crate::drivers::listening::{accept_tcp, bind_tcp};
 use crate::drivers::persist::Persist;
 use crate::drivers::session::Shared;
 use crate::drivers::storing::{store_in_etcd, SavedState};
 use crate::drivers::timers::{run_periodic_work, run_timers};
+use pathloom_cluster::state::PART_BYTES;
 use pathloom_control::Input;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -311,19 +311,20 @@ fn permit(
     changes: bool,
     is_own: bool,
 ) -> Result<(), Box<Refusal>> {
+    let nobody = |problem| Err(Box::new(Refusal { problem, moved: None, is_temporary: true }));
     match may {
         May::Everything => Ok(()),
         May::Read if !changes => Ok(()),
         May::Read => {
             let detail = "etcd does not confirm that this controller leads, so another one may lead by now";
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this controller may not lead", detail);
-            Err(problem.way_out("ask the other controllers, or ask again when etcd answers").into())
+            nobody(problem.way_out("ask the other controllers, or ask again when etcd answers"))
         }
         May::Follow(_) if is_own && !changes => Ok(()),
         May::Follow(None) => {
             let problem =
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no controller leads", "no controller is elected now");
-            Err(problem.way_out("ask again in a moment").into())
+            nobody(problem.way_out("ask again in a moment"))
         }
         May::Follow(Some(Leader { name, api, paths })) => {
             let url = if *admits == Admits::Tokens { api } else { paths };
@@ -331,13 +332,13 @@ fn permit(
             let Some(url) = url else {
                 let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "another controller leads", detail);
                 let way_out = format!("ask {name}; with cluster.api and cluster.paths it names its addresses");
-                return Err(problem.way_out(way_out).into());
+                return nobody(problem.way_out(way_out));
             };
             let problem = Problem::new(StatusCode::TEMPORARY_REDIRECT, "another controller leads", detail);
             let asked = asked.map_or("/", PathAndQuery::as_str);
             let location = format!("{}{asked}", url.trim_end_matches('/'));
             let moved = Some(Moved { leader: name, location });
-            Err(Box::new(Refusal { problem: problem.way_out("ask the leader"), moved }))
+            Err(Box::new(Refusal { problem: problem.way_out("ask the leader"), moved, is_temporary: false }))
         }
     }
 }
@@ -352,10 +353,10 @@ mod tests {
 
     #[test]
     fn changes_are_refused_until_etcd_confirms_again() {
-        for (may, status) in [(May::Everything, None), (May::Read, Some(503))] {
-            let refused = asked(may, &Admits::Tokens, true, "/v1/resync").err().map(|refusal| refusal.problem.status);
-            assert_eq!(refused, status);
-        }
+        assert_eq!(asked(May::Everything, &Admits::Tokens, true, "/v1/resync"), Ok(()));
+        let refusal = asked(May::Read, &Admits::Tokens, true, "/v1/resync").unwrap_err();
+        assert_eq!((refusal.problem.status, refusal.is_temporary), (503, true));
+        assert_eq!(refusal.into_response().headers()[header::RETRY_AFTER], "1");
         assert_eq!(asked(May::Read, &Admits::Tokens, false, "/v1/state"), Ok(()));
     }
 
@@ -370,6 +371,7 @@ mod tests {
         assert_eq!(asked(follows(), &Admits::Tokens, false, "/v1/cluster"), Ok(()));
         let hosts = Admits::Hosts { tokens: false, names: [].into() };
         assert_eq!(asked(follows(), &hosts, true, "/v1/assignments").unwrap_err().problem.status, 503);
-        assert_eq!(asked(May::Follow(None), &Admits::Tokens, false, "/v1/state").unwrap_err().problem.status, 503);
+        let nobody = asked(May::Follow(None), &Admits::Tokens, true, "/v1/resync").unwrap_err();
+        assert_eq!((nobody.problem.status, nobody.is_temporary), (503, true));
     }
 }

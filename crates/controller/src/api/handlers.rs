@@ -15,8 +15,9 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a request waits until its change is stored.
-const STORED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a request waits until its change is stored. Long enough for an election among the machines of etcd, with the lease
+/// of a busy machine.
+const STORED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Shared state of handlers.
 #[derive(Clone)]

@@ -32,6 +32,10 @@ pub(crate) struct Refusal {
     /// Where another controller answers the request.
     #[serde(flatten)]
     pub moved: Option<Moved>,
+    /// Whether another controller may answer, or this one in a moment. The response says so by `Retry-After` (RFC 9110
+    /// §10.2.3). A request that may have been carried out already never gets it.
+    #[serde(skip)]
+    pub is_temporary: bool,
 }
 
 /// Where another controller answers a request.
@@ -45,7 +49,7 @@ pub(crate) struct Moved {
 
 impl From<Problem> for Box<Refusal> {
     fn from(problem: Problem) -> Box<Refusal> {
-        Box::new(Refusal { problem, moved: None })
+        Box::new(Refusal { problem, moved: None, is_temporary: false })
     }
 }
 
@@ -105,6 +109,9 @@ impl IntoResponse for Box<Refusal> {
         let location = self.moved.as_ref().and_then(|moved| HeaderValue::from_str(&moved.location).ok());
         if let Some(location) = location {
             response.headers_mut().insert(header::LOCATION, location);
+        }
+        if self.is_temporary {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if status == StatusCode::UNAUTHORIZED {
             // Makes a browser ask for a password, which is the token. Chromium reads only one challenge per header,

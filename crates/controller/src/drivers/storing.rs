@@ -93,7 +93,7 @@ fn saved(hub: &mut Hub, storing: &Storing) -> Option<Vec<u8>> {
 /// Stores the state in etcd soon after a change that somebody waits for, and otherwise every few seconds, more rarely if it
 /// is large.
 pub(crate) async fn store_in_etcd(shared: Shared, store: Rc<StateStore>) {
-    let mut fails = false;
+    let mut failures = 0_u32;
     let storing = &shared.tasks.storing;
     storing.is_stored.set(true);
     loop {
@@ -101,16 +101,27 @@ pub(crate) async fn store_in_etcd(shared: Shared, store: Rc<StateStore>) {
         let Some((bytes, changes)) = state else { return };
         let result = store.save(&bytes).await;
         if matches!(result, Ok(true)) {
+            failures = 0;
             storing.stored.send_replace(changes);
             shared.drive(|hub, now| hub.gauges.member.as_mut().map(|member| member.stored = Some(now)));
+        } else {
+            failures = failures.saturating_add(1);
         }
-        if !matches!(result, Ok(true)) && !fails {
+        if failures == 1 {
             tracing::warn!(?result, "the state is not stored in etcd; trying again");
         }
-        fails = !matches!(result, Ok(true));
-        let times = 1 + u32::try_from(bytes.len() >> 22).unwrap_or(u32::MAX).min(100);
         tokio::time::sleep(STORE_INTERVAL).await;
-        let _ = tokio::time::timeout(ETCD_INTERVAL * times, storing.changed.notified()).await;
+        let _ = tokio::time::timeout(pause(failures, bytes.len()), storing.changed.notified()).await;
+    }
+}
+
+/// Time until the state is stored again, if nothing changes. Somebody may wait for a state that was not stored, so it is
+/// tried again soon; less often, the longer etcd does not answer.
+fn pause(failures: u32, bytes: usize) -> Duration {
+    let usual = ETCD_INTERVAL * (1 + u32::try_from(bytes >> 22).unwrap_or(u32::MAX).min(100));
+    match failures {
+        0 => usual,
+        _ => usual.min(STORE_INTERVAL * 2_u32.pow(failures.min(10))),
     }
 }
 
@@ -219,6 +230,15 @@ mod tests {
     use pathloom_control::Target;
     use pathloom_fabrics::fabric_from_spec;
     use pathloom_model::NodeId;
+
+    #[test]
+    fn a_state_that_was_not_stored_is_stored_again_soon() {
+        assert_eq!(pause(0, 100), ETCD_INTERVAL);
+        assert_eq!(pause(0, 9 << 20), 3 * ETCD_INTERVAL, "a large state is stored less often");
+        let pauses: Vec<u128> = (1..=7).map(|failures| pause(failures, 100).as_millis()).collect();
+        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(pause(u32::MAX, usize::MAX), STORE_INTERVAL * 1024, "no overflow");
+    }
 
     #[test]
     fn a_leader_keeps_what_a_later_version_has_stored() {

@@ -16,4 +16,4 @@ pub use client::Client;
 pub(crate) use membership::{Elected, Membership};
 pub(crate) use restored::restored;
 pub use restored::Restored;
-pub(crate) use state::{StateStore, PART_BYTES};
+pub(crate) use state::StateStore;
