@@ -186,6 +186,10 @@ impl PacketSender for AnySender {
         of_any!(AnySender, self, end => end.poll_transmit(now))
     }
 
+    fn note_level(&mut self, level: u8) {
+        of_any!(AnySender, self, end => end.note_level(level));
+    }
+
     fn handle_report(&mut self, now: Nanos, report: &Report) {
         of_any!(AnySender, self, end => end.handle_report(now, report));
     }

@@ -160,6 +160,10 @@ pub trait PacketSender {
     /// Returns the next packet, if the window allows one.
     fn poll_transmit(&mut self, now: Nanos) -> Option<Outgoing>;
 
+    /// Notes the level of the packet that was sent last, if hosts give packets priorities: queues send lower levels first, so
+    /// such a packet overtakes those of higher ones. Without a call it is 0.
+    fn note_level(&mut self, _level: u8) {}
+
     /// Handles a report. Reports that cannot be true change nothing.
     fn handle_report(&mut self, now: Nanos, report: &Report);
 

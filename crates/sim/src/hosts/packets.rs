@@ -370,6 +370,10 @@ impl PacketFlows {
             if shared.ages() {
                 shared.announce_aged(run, (slot, transfer), bytes_before, outgoing.payload_bytes);
             }
+            if let Some(ageing) = self.ageing {
+                let level = ageing.level(ranked_by.bytes(bytes_before));
+                self.slots[slot].sender.note_level(level);
+            }
             let packet = shared.aged(packet, || ranked_by.bytes(bytes_before));
             self.exchanged.sent.add(Kind::of(&packet), 1);
             let taken = shared.hand_to_card(run, uplink.0, packet);

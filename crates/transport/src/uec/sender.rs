@@ -5,7 +5,7 @@ use super::law::{Arrival, Trimmed};
 use super::laws::Law;
 use super::{NetworkTraits, Sizes, UnorderedSettings, MOST_AHEAD};
 use crate::packets::{Outgoing, PacketCounters, PacketSender, Report, ReportKind, TrimmedAt};
-use pathloom_model::Nanos;
+use pathloom_model::{Nanos, MOST_QUEUES};
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::{BTreeSet, VecDeque};
@@ -30,7 +30,39 @@ struct Sent {
     entropy: u32,
     /// How often it was sent with its payload; more than 2 are not told apart.
     times: u8,
+    /// Level of its priority; 0 is sent first.
+    level: u8,
     state: State,
+}
+
+/// Greatest [`Sent::place`] of the packets that have arrived.
+#[derive(Clone, Debug, Default)]
+struct Newest {
+    of_all: u64,
+    /// The same of the packets of each level and the levels above it, once packets have different ones.
+    by_level: Option<Box<[u64; MOST_QUEUES as usize]>>,
+}
+
+impl Newest {
+    fn note_level(&mut self, level: u8) {
+        if level > 0 && self.by_level.is_none() {
+            let mut by_level = [0; MOST_QUEUES as usize];
+            by_level[0] = self.of_all;
+            self.by_level = Some(Box::new(by_level));
+        }
+    }
+
+    fn note_arrival(&mut self, place: u64, level: u8) {
+        self.of_all = self.of_all.max(place);
+        if let Some(by_level) = &mut self.by_level {
+            by_level.iter_mut().take(usize::from(level) + 1).for_each(|newest| *newest = place.max(*newest));
+        }
+    }
+
+    /// Of the packets that cannot overtake one of this level by their priority.
+    fn of_level(&self, level: u8) -> u64 {
+        self.by_level.as_ref().map_or(self.of_all, |by_level| by_level[usize::from(level.min(MOST_QUEUES - 1))])
+    }
 }
 
 /// The sender of uec, swift, ndp and eqds. Sends the packets of a transfer within the window of its congestion control, repeats
@@ -50,8 +82,7 @@ pub struct UnorderedSender {
     order: VecDeque<(Nanos, u64)>,
     /// Number of packets sent, repeated ones included.
     departures: u64,
-    /// Greatest [`Sent::place`] of a packet that has arrived.
-    newest: u64,
+    newest: Newest,
     /// Bytes in flight, with headers. Below 0 for a moment when a packet that counted as lost arrives.
     in_flight: i64,
     /// Of the newest report ([`Report::received_bytes`]).
@@ -80,7 +111,7 @@ impl UnorderedSender {
             lost: BTreeSet::new(),
             order: VecDeque::new(),
             departures: 0,
-            newest: 0,
+            newest: Newest::default(),
             in_flight: 0,
             received_bytes: 0,
             sent_at: Nanos::ZERO,
@@ -144,7 +175,7 @@ impl UnorderedSender {
     fn note_arrival(&mut self, number: u64) {
         let size = self.sizes.frame(number) as i64;
         let Some(sent) = self.get_mut(number) else { return };
-        let (place, entropy) = (sent.place, sent.entropy);
+        let (place, entropy, level) = (sent.place, sent.entropy, sent.level);
         match std::mem::replace(&mut sent.state, State::Arrived) {
             State::Arrived => return,
             State::InFlight => {}
@@ -153,7 +184,7 @@ impl UnorderedSender {
                 self.in_flight += size;
             }
         }
-        self.newest = self.newest.max(place);
+        self.newest.note_arrival(place, level);
         self.entropies.note_arrival(place, entropy);
     }
 
@@ -190,11 +221,13 @@ impl UnorderedSender {
 
     /// Packets count as lost if so many of those that were sent after them have arrived (as in RFC 4653 §3.1, by packets), and if a
     /// third of the time-out has passed: the time that two full queues take to drain. So long may others overtake a packet.
+    /// Those of a higher priority do not count: they overtake it for as long as there are any.
     fn infer_losses(&mut self, now: Nanos) {
         let Some(reordering) = self.law.reordering() else { return };
         self.tidy();
         while let Some(&(at, number)) = self.order.front() {
-            let is_overtaken = self.get(number).is_some_and(|sent| sent.place + reordering <= self.newest);
+            let is_overtaken =
+                self.get(number).is_some_and(|sent| sent.place + reordering <= self.newest.of_level(sent.level));
             if !is_overtaken || now.saturating_sub(at) < Nanos(self.timeout.0 / 3) {
                 return;
             }
@@ -289,11 +322,12 @@ impl PacketSender for UnorderedSender {
                 self.lost.remove(&number);
                 let sent = self.get_mut(number)?;
                 let before = sent.times;
-                *sent = Sent { at: now, place, entropy, times: before.saturating_add(times), state: State::InFlight };
+                let times = before.saturating_add(times);
+                *sent = Sent { at: now, place, entropy, times, level: 0, state: State::InFlight };
                 before > 0
             }
             None => {
-                self.sent.push_back(Sent { at: now, place, entropy, times, state: State::InFlight });
+                self.sent.push_back(Sent { at: now, place, entropy, times, level: 0, state: State::InFlight });
                 false
             }
         };
@@ -308,6 +342,14 @@ impl PacketSender for UnorderedSender {
             asks_report: again.is_some() || is_last || fills_window,
             only_header,
         })
+    }
+
+    fn note_level(&mut self, level: u8) {
+        let Some(&(_, number)) = self.order.back() else { return };
+        if let Some(sent) = self.get_mut(number).filter(|sent| sent.state == State::InFlight) {
+            sent.level = level;
+            self.newest.note_level(level);
+        }
     }
 
     fn handle_report(&mut self, now: Nanos, report: &Report) {

@@ -68,15 +68,18 @@ fn reports_are_sent_after_the_bytes_that_were_asked_for() {
     assert_eq!(receiver.reordered_packets(), 4);
 }
 
-/// One of four packets does not arrive. Four later ones do, and are reported at this time.
-fn after_a_missing_packet(trims: bool, at_us: u64) -> Option<Outgoing> {
+/// One of four packets does not arrive. Four later ones do, and are reported at this time. Each has a level of priority.
+fn after_a_missing_packet(trims: bool, at_us: u64, level_of: fn(u64) -> u8) -> Option<Outgoing> {
     let spec = crate::TransportSpec::parse("ndp:iw=16600B").unwrap();
     let settings = spec.uec().unwrap();
     let traits = NetworkTraits { trims, timeout: Nanos::from_micros(300), ..TRAITS };
     let mut sender = UnorderedSender::new(settings, &traits, 100 * 4086, 1);
     let mut receiver = UnorderedReceiver::new(settings, &traits, 100 * 4086);
-    let sent: Vec<Outgoing> = std::iter::from_fn(|| sender.poll_transmit(Nanos(0))).collect();
-    assert_eq!(sent.len(), 4);
+    for number in 0..4 {
+        assert_eq!(sender.poll_transmit(Nanos(0)).map(|outgoing| outgoing.number), Some(number));
+        sender.note_level(level_of(number));
+    }
+    assert_eq!(sender.poll_transmit(Nanos(0)), None);
     for number in 1..=4 {
         let now = Nanos::from_micros(if number < 4 { 20 } else { at_us });
         let arrived = Arrived {
@@ -93,6 +96,7 @@ fn after_a_missing_packet(trims: bool, at_us: u64) -> Option<Outgoing> {
         if number == 3 {
             sender.handle_pull(receiver.pull());
             assert_eq!(sender.poll_transmit(now).map(|outgoing| outgoing.number), Some(4));
+            sender.note_level(level_of(4));
         }
     }
     sender.poll_transmit(Nanos::from_micros(at_us))
@@ -100,10 +104,21 @@ fn after_a_missing_packet(trims: bool, at_us: u64) -> Option<Outgoing> {
 
 #[test]
 fn without_trimming_an_overtaken_packet_is_sent_again_before_its_timer_expires() {
-    let again = after_a_missing_packet(false, 100).unwrap();
+    let again = after_a_missing_packet(false, 100, |_| 0).unwrap();
     assert_eq!((again.number, again.retransmission), (0, true), "it takes the place of nothing that was pulled");
-    assert_eq!(after_a_missing_packet(false, 99), None, "it may still be in a queue");
-    assert_eq!(after_a_missing_packet(true, 100), None, "its header would have arrived");
+    assert_eq!(after_a_missing_packet(false, 99, |_| 0), None, "it may still be in a queue");
+    assert_eq!(after_a_missing_packet(true, 100, |_| 0), None, "its header would have arrived");
+}
+
+#[test]
+fn a_packet_is_not_lost_because_those_of_a_higher_priority_overtake_it() {
+    assert!(after_a_missing_packet(false, 100, |_| 3).is_some());
+    // A message that has less left has a higher priority, and its earlier packets still wait in a queue.
+    assert_eq!(after_a_missing_packet(false, 100, |number| 3 - u8::from(number > 0)), None);
+    assert_eq!(after_a_missing_packet(false, 100, |number| 3 - u8::from(number == 4)), None);
+    // A message that has sent more has a lower priority.
+    assert!(after_a_missing_packet(false, 100, |number| u8::from(number > 0)).is_some());
+    assert!(after_a_missing_packet(false, 100, |number| 6 + number as u8).is_some(), "there are no more queues than 8");
 }
 
 #[test]
