@@ -130,9 +130,13 @@ class Controller:
             try:
                 answer = self._ask(url, method, path, body)
             except Elsewhere as elsewhere:
+                there = None if elsewhere.location is None else elsewhere.location.removesuffix(path).rstrip("/")
+                if there in asked:
+                    # The leader has said itself why it does not answer.
+                    continue
                 problem = elsewhere.problem
-                if elsewhere.location is not None:
-                    waiting.insert(0, elsewhere.location.removesuffix(path).rstrip("/"))
+                if there is not None:
+                    waiting.insert(0, there)
             else:
                 self.url = url
                 return answer

@@ -223,6 +223,12 @@ def test_the_client_of_a_list_goes_to_the_leader(servers: Callable[..., Answers]
     assert Controller(f"{not_done.url},{leader.url}", "secret").ask("POST", "/v1/x") == {"by": "leader"}
     with pytest.raises(PathloomError, match="no controller is elected now"):
         Controller(f"{not_done.url},{not_done.url}", "secret").ask("POST", "/v1/x")
+    # What the leader says about itself counts, not that the others name it.
+    doubtful = servers(503, {"status": 503, "detail": "etcd does not confirm it"}, Retry_After="1")
+    names_it = servers(307, moved, Location=doubtful.url)
+    for urls in (f"{doubtful.url},{names_it.url}", f"{names_it.url},{doubtful.url},{names_it.url}"):
+        with pytest.raises(PathloomError, match="etcd does not confirm it"):
+            Controller(urls, "secret").ask("POST", "/v1/x")
     with pytest.raises(ToolError, match="no HTTP answer"):
         Controller(gone.url, "secret").ask("GET", "/v1/x")
 
