@@ -46,7 +46,7 @@ pub struct Hosts {
 
 fn flow(host: usize) -> FiveTuple {
     let (src, dst) = (address(host), Ipv4Addr::new(10, 0, 7, 1));
-    FiveTuple { src, dst, proto: 6, src_port: 40_000, dst_port: 80 }
+    FiveTuple::new(6, (src, 40_000), (dst, 80))
 }
 
 fn address(host: usize) -> Ipv4Addr {

@@ -33,7 +33,7 @@ impl Scheme for FirstPath {
             Event::Started => actions.push(Action::SetDefaults(self.defaults)),
             Event::FlowArrived { flow } if self.routes => {
                 let known = &view.flows[flow];
-                let turn = usize::from(known.five_tuple.src_port);
+                let turn = usize::from(known.five_tuple.src_port());
                 let path = up_and_down(&view.fabric, known.src_tor, known.dst_tor, turn);
                 actions.push(Action::Route { flow: *flow, path, rate_bps: None });
             }
@@ -130,13 +130,8 @@ fn first_packets(fabric: &Fabric, count: usize) -> impl Iterator<Item = Input> +
     (0..count).map(move |number| {
         let src = &attachments[number % attachments.len()];
         let dst = &attachments[(number + attachments.len() / 2) % attachments.len()];
-        let five_tuple = FiveTuple {
-            src: src.address,
-            dst: dst.address,
-            proto: PROTO_TCP,
-            src_port: (number / attachments.len()) as u16,
-            dst_port: 80,
-        };
+        let five_tuple =
+            FiveTuple::new(PROTO_TCP, (src.address, (number / attachments.len()) as u16), (dst.address, 80));
         let headers = Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) };
         Input::PacketIn { switch: src.tor, in_port: fabric.link(src.uplink).to_port, headers }
     })

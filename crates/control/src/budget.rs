@@ -163,7 +163,7 @@ impl Budget {
         }
         labels.charged().for_each(|(at, host)| self.add(at, host));
         // It is not known whether these are rules of a way back.
-        let left = draining.iter().flat_map(|((tuple, _), left)| left.rules.iter().map(|&(at, _)| (tuple.src, at)));
+        let left = draining.iter().flat_map(|((tuple, _), left)| left.rules.iter().map(|&(at, _)| (tuple.src(), at)));
         for (address, at) in left.chain(orphans.rules(cx)) {
             if let Some(place) = cx.attachment(address) {
                 self.add(at, place.host);

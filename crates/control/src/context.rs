@@ -140,7 +140,7 @@ impl Context {
         if let Some(drain) = self.config.drain {
             return drain;
         }
-        let ends = self.attachment(five_tuple.src).zip(self.attachment(five_tuple.dst));
+        let ends = self.attachment(five_tuple.src()).zip(self.attachment(five_tuple.dst()));
         let Some((src, dst)) = ends else { return UNKNOWN_DRAIN };
         let hops = ShortestPaths::between(&self.fabric, &LinkState::of(&self.fabric), src.tor, dst.tor).hops();
         let links = 2 + DETOUR * hops.unwrap_or(usize::MAX) as u64;

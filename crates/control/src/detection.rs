@@ -110,7 +110,7 @@ pub(crate) enum Meaning {
 
 /// Returns the meaning of a packet for a scheme with these needs.
 pub(crate) fn meaning(config: &Config, needs: &Needs, headers: &Headers) -> Meaning {
-    let tcp = headers.five_tuple.proto == PROTO_TCP;
+    let tcp = headers.five_tuple.proto() == PROTO_TCP;
     if tcp && headers.tcp_flags & TCP_FIN != 0 {
         return Meaning::Last;
     }

@@ -158,7 +158,7 @@ impl<'a> DefaultPaths<'a> {
 
     /// Returns the path of a flow between its ToRs, and whether it is certain. `None` if the packets are dropped.
     pub fn path(&mut self, five_tuple: &FiveTuple) -> Option<(Path, bool)> {
-        let (from, to) = (self.fabric.attachment(five_tuple.src)?.tor, self.fabric.attachment(five_tuple.dst)?.tor);
+        let (from, to) = (self.fabric.attachment(five_tuple.src())?.tor, self.fabric.attachment(five_tuple.dst())?.tor);
         let (mut at, mut links, mut sure) = (from, Vec::<LinkId>::new(), true);
         while at != to {
             if links.len() >= MOST_HOPS {
@@ -179,7 +179,7 @@ impl<'a> DefaultPaths<'a> {
         let DefaultPaths { fabric, routes, compiler, tables } = self;
         let make = || compiler.compile((fabric, &Places::default()), routes, switch, &BTreeMap::new());
         let table = tables.entry(switch).or_insert_with(make);
-        let matching = table.routes.iter().filter(|(prefix, _)| prefix.contains(five_tuple.dst));
+        let matching = table.routes.iter().filter(|(prefix, _)| prefix.contains(five_tuple.dst()));
         let best = matching.max_by_key(|&&(prefix, _)| prefix.len);
         match best.map(|&(_, choice)| choice) {
             None | Some(Choice::Drop | Choice::Other) => Vec::new(),
@@ -191,7 +191,8 @@ impl<'a> DefaultPaths<'a> {
 
 /// A pseudo-random number, always the same for a five-tuple and a switch.
 fn hash(five_tuple: &FiveTuple, at: NodeId) -> u64 {
-    let FiveTuple { src, dst, proto, src_port, dst_port } = *five_tuple;
+    let (src, dst, proto, src_port, dst_port) =
+        (five_tuple.src(), five_tuple.dst(), five_tuple.proto(), five_tuple.src_port(), five_tuple.dst_port());
     let addresses = u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst));
     let ports = u64::from(src_port) << 24 | u64::from(dst_port) << 8 | u64::from(proto);
     let mixed = |sum: u64, more: u64| split_mix((sum ^ more.rotate_left(17)).wrapping_add(GOLDEN));

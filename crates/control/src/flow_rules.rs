@@ -295,11 +295,9 @@ impl FlowRules {
 /// Returns the five-tuple of a flow's rule.
 pub(crate) fn five_tuple(key: &RuleKey) -> Option<FiveTuple> {
     let matches = &key.matches;
-    Some(FiveTuple {
-        src: matches.src?.address,
-        dst: matches.dst?.address,
-        proto: matches.proto?,
-        src_port: matches.src_port?,
-        dst_port: matches.dst_port?,
-    })
+    Some(FiveTuple::new(
+        matches.proto?,
+        (matches.src?.address, matches.src_port?),
+        (matches.dst?.address, matches.dst_port?),
+    ))
 }

@@ -413,8 +413,8 @@ fn tag_bit(tag: Option<u16>) -> u64 {
 
 /// The hash of a five-tuple. It is computed from two numbers, which is faster than from five.
 fn hash(tuple: &FiveTuple) -> u64 {
-    let addresses = u64::from(u32::from(tuple.src)) << 32 | u64::from(u32::from(tuple.dst));
-    let ports = u64::from(tuple.src_port) << 24 | u64::from(tuple.dst_port) << 8 | u64::from(tuple.proto);
+    let addresses = u64::from(u32::from(tuple.src())) << 32 | u64::from(u32::from(tuple.dst()));
+    let ports = u64::from(tuple.src_port()) << 24 | u64::from(tuple.dst_port()) << 8 | u64::from(tuple.proto());
     FxBuildHasher.hash_one((addresses, ports))
 }
 
@@ -436,7 +436,7 @@ mod tests {
     fn table() -> (FlowTable, impl Fn(u64, u8) -> Flow) {
         let fabric = fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
-        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.address, 1), (dst.address, 2));
         let flow = move |id: u64, plans: u8| {
             let key = FlowKey { id: FlowId(id), five_tuple, src, dst, meter: None };
             Flow { plans, ..Flow::new(key) }

@@ -70,7 +70,7 @@ fn meter(id: MeterId, rate_bps: u64) -> Meter {
 /// The host whose agent has a flow: that of its sender's address in the fabric. If the address has moved to the port of
 /// another host, with a virtual machine or a container, its agent has moved with it and names it as before.
 fn agent_of(cx: &Context, flow: &Flow) -> NodeId {
-    cx.fabric.attachment(flow.key.five_tuple.src).map_or(flow.key.src.host, |at| at.host)
+    cx.fabric.attachment(flow.key.five_tuple.src()).map_or(flow.key.src.host, |at| at.host)
 }
 
 /// Releases the released flows of a host again, because a message to its last agent may have been lost. If it was not,
@@ -125,7 +125,7 @@ impl Limits {
         match cx.config.enforcement.unwrap_or_default() {
             Enforcement::Host => false,
             Enforcement::Meter => true,
-            Enforcement::Any => flow.key.five_tuple.proto != PROTO_TCP || !self.agents.contains(&agent_of(cx, flow)),
+            Enforcement::Any => flow.key.five_tuple.proto() != PROTO_TCP || !self.agents.contains(&agent_of(cx, flow)),
         }
     }
 

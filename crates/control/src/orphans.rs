@@ -59,7 +59,7 @@ impl Orphans {
     /// The switches of all rules, each with the source address of its flow.
     pub(crate) fn rules<'a>(&'a self, cx: &'a Context) -> impl Iterator<Item = (Ipv4Addr, NodeId)> + 'a {
         self.flows.values().flat_map(|orphan| {
-            let src = orphan.five_tuple.src;
+            let src = orphan.five_tuple.src();
             let tor = cx.attachment(src).map(|at| at.tor);
             let sources = orphan.sources.iter().filter_map(move |_| tor);
             sources.chain(orphan.hops.keys().map(|&(_, at)| at)).map(move |at| (src, at))
@@ -120,7 +120,7 @@ impl Orphans {
     /// completed or undone.
     pub(crate) fn look_at(&mut self, cx: &Context, labels: &Labels, id: FlowId) -> Option<Found> {
         let orphan = self.flows.get(&id)?;
-        let tor = cx.attachment(orphan.five_tuple.src)?.tor;
+        let tor = cx.attachment(orphan.five_tuple.src())?.tor;
         if !cx.is_ready(tor) {
             self.wait_for(tor, id);
             return None;
@@ -160,7 +160,7 @@ impl Orphans {
         for (&id, orphan) in &mut self.flows {
             let before = orphan.sources.len() + orphan.hops.len();
             orphan.hops.retain(|&(_, at), _| at != switch);
-            if cx.fabric.attachment(orphan.five_tuple.src).is_some_and(|at| at.tor == switch) {
+            if cx.fabric.attachment(orphan.five_tuple.src()).is_some_and(|at| at.tor == switch) {
                 orphan.sources.clear();
             }
             let now = orphan.sources.len() + orphan.hops.len();
@@ -202,14 +202,14 @@ pub(crate) fn key_of(cx: &Context, id: FlowId, matches: &Match) -> Option<FlowKe
     let whole = |prefix: Option<pathloom_model::Prefix>| prefix.filter(|p| p.len == 32).map(|p| p.address);
     let (src, dst) = (whole(matches.src)?, whole(matches.dst)?);
     let (src_port, dst_port) = (matches.src_port?, matches.dst_port?);
-    let five_tuple = FiveTuple { src, dst, proto: matches.proto?, src_port, dst_port };
+    let five_tuple = FiveTuple::new(matches.proto?, (src, src_port), (dst, dst_port));
     let (src, dst) = (cx.attachment(src)?, cx.attachment(dst)?);
     Some(FlowKey { id, five_tuple, src, dst, meter: None })
 }
 
 /// Follows the rules of a plan from the source ToR to the end.
 fn trace(cx: &Context, labels: &Labels, orphan: &Orphan, tor: NodeId, plan: u8, source: &Rule) -> Trace {
-    let Some(dst) = cx.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
+    let Some(dst) = cx.attachment(orphan.five_tuple.dst()) else { return Trace::Broken };
     let host_port = cx.fabric.link(dst.uplink).to_port;
     let (tag, mut port) = match source.actions.as_slice() {
         [] if source.goto == Some(DEFAULTS) => return Trace::Defaults,

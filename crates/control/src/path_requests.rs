@@ -74,18 +74,18 @@ impl ClaimKey {
 
     /// The key of the connection to which a first packet belongs.
     pub(crate) fn of(five_tuple: &FiveTuple) -> ClaimKey {
-        ClaimKey::to_come(five_tuple.src, five_tuple.dst, five_tuple.src_port)
+        ClaimKey::to_come(five_tuple.src(), five_tuple.dst(), five_tuple.src_port())
     }
 
     /// The key of an open connection.
     pub(crate) fn standing(five_tuple: &FiveTuple) -> ClaimKey {
-        ClaimKey { dst_port: Some(five_tuple.dst_port), ..ClaimKey::of(five_tuple) }
+        ClaimKey { dst_port: Some(five_tuple.dst_port()), ..ClaimKey::of(five_tuple) }
     }
 
     /// The five-tuple of an open connection.
     pub(crate) fn five_tuple(&self) -> Option<FiveTuple> {
         let ClaimKey { src, dst, src_port, dst_port } = *self;
-        Some(FiveTuple { src, dst, src_port, dst_port: dst_port?, proto: PROTO_TCP })
+        Some(FiveTuple::new(PROTO_TCP, (src, src_port), (dst, dst_port?)))
     }
 }
 

@@ -199,7 +199,7 @@ mod tests {
     fn a_version_has_a_tag_from_its_source_tor_to_the_last_switch() {
         let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
-        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.address, 1), (dst.address, 2));
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
         let planner = planner(&fabric);
         let spine = *fabric.switches().last().unwrap();
@@ -232,7 +232,7 @@ mod tests {
         let spec = "leaf-spine:spines=1,leaves=2,hosts=1,rate=10Mbps,buffer=98,delay=1ms";
         let fabric = fabric_from_spec(spec).unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
-        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.address, 1), (dst.address, 2));
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
         let planner = planner(&fabric);
         let spine = *fabric.switches().last().unwrap();

@@ -186,7 +186,7 @@ impl Snapshot {
         let places = Places::restored(fabric, self.places.clone());
         let exists = |address| places.attachment(fabric, address).is_some();
         let tuples = self.flows.iter().map(FlowRecord::five_tuple);
-        tuples.filter(|tuple| !exists(tuple.src) || !exists(tuple.dst)).collect()
+        tuples.filter(|tuple| !exists(tuple.src()) || !exists(tuple.dst())).collect()
     }
 
     /// Epoch of the controller that took it.

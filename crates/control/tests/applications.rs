@@ -6,7 +6,7 @@ use pathloom_control::{
     PathSearch,
 };
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{FiveTuple, Headers, Nanos, Path, TCP_ACK, TCP_FIN, TCP_SYN};
+use pathloom_model::{Headers, Nanos, Path, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{FlowId, Needs};
 use pathloom_testkit::{ms, World};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Applications {
     }
 
     pub(crate) fn assign(&mut self, who: &str, count: u32, search: PathSearch) -> Result<Assigned, AssignError> {
-        let FiveTuple { src, dst, .. } = self.world.flow.five_tuple;
+        let (src, dst) = (self.world.flow.five_tuple.src(), self.world.flow.five_tuple.dst());
         let paths = PathRequest { src, dst, count, search, lifetime: None };
         let answer = self.ask(|request| Input::AssignPaths { request, owner: owner(who), paths });
         let Output::Assigned { answer, .. } = answer else { panic!("{answer:?}") };
@@ -66,7 +66,7 @@ impl Applications {
     }
 
     pub(crate) fn claim(&mut self, who: &str, assignment: AssignmentId, src_port: u16) -> Result<Path, AssignError> {
-        let FiveTuple { src, dst, .. } = self.world.flow.five_tuple;
+        let (src, dst) = (self.world.flow.five_tuple.src(), self.world.flow.five_tuple.dst());
         self.claim_as(who, assignment, ClaimKey::to_come(src, dst, src_port))
     }
 
@@ -102,7 +102,7 @@ impl Applications {
 
     /// Headers of a connection from a port, without a label.
     pub(crate) fn packet(&self, src_port: u16) -> Headers {
-        Headers { tcp_flags: TCP_ACK, ..Headers::plain(FiveTuple { src_port, ..self.world.flow.five_tuple }) }
+        Headers { tcp_flags: TCP_ACK, ..Headers::plain(self.world.flow.five_tuple.with_src_port(src_port)) }
     }
 
     /// Opens a connection, which sends in both directions from now on.

@@ -7,7 +7,7 @@ use pathloom_control::{
     AssignError, Assigned, AssignmentLimits, ClaimKey, Decision, Input, Output, PathRequest, PathSearch,
 };
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN};
+use pathloom_model::{Headers, Nanos, TCP_ACK, TCP_FIN};
 use pathloom_scheme::{Action, Detection, Event, Needs};
 use pathloom_testkit::{ms, LABEL, SECOND, SFMM, SHARED};
 use std::sync::Arc;
@@ -70,7 +70,11 @@ fn a_connection_without_a_seen_first_packet_gets_its_path() {
         let mut applications = Applications::fat_tree(needs);
         let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
         applications.world.traffic(ms(300));
-        let FiveTuple { src, dst, dst_port, .. } = applications.world.flow.five_tuple;
+        let (src, dst, dst_port) = (
+            applications.world.flow.five_tuple.src(),
+            applications.world.flow.five_tuple.dst(),
+            applications.world.flow.five_tuple.dst_port(),
+        );
         for (port, path) in (2000..).zip(&paths[..3]) {
             let key = ClaimKey::to_come(src, dst, port);
             let opens_to = (port < 2002).then_some(dst_port);
@@ -107,7 +111,11 @@ fn a_connection_without_a_seen_first_packet_gets_its_path() {
 fn open_connections_move_to_the_paths_claimed_for_them() {
     for needs in [LABEL, SFMM, SHARED, Needs::NOTHING] {
         let mut applications = Applications::fat_tree(needs);
-        let FiveTuple { src: client, dst: server, dst_port: service, .. } = applications.world.flow.five_tuple;
+        let (client, server, service) = (
+            applications.world.flow.five_tuple.src(),
+            applications.world.flow.five_tuple.dst(),
+            applications.world.flow.five_tuple.dst_port(),
+        );
         let ports = [2000, 2001, 2002];
         for port in ports {
             applications.open(port);
@@ -159,7 +167,11 @@ fn a_restart_keeps_connections_that_were_open_when_they_were_claimed() {
     applications.open(2001);
     let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
     applications.world.traffic(ms(300));
-    let FiveTuple { src, dst, dst_port, .. } = applications.world.flow.five_tuple;
+    let (src, dst, dst_port) = (
+        applications.world.flow.five_tuple.src(),
+        applications.world.flow.five_tuple.dst(),
+        applications.world.flow.five_tuple.dst_port(),
+    );
     let standing = |src_port| ClaimKey { src, dst, src_port, dst_port: Some(dst_port) };
     applications.claim_as("me", assignment, standing(2000)).unwrap();
     let snapshot = applications.world.network.controller.snapshot();
@@ -280,8 +292,10 @@ fn a_connection_waits_for_its_only_path() {
     applications.world.traffic(ms(300));
     applications.open(2000);
     applications.world.traffic(ms(300));
-    let up =
-        AssignError::NoPath { src: applications.packet(1).five_tuple.src, dst: applications.packet(1).five_tuple.dst };
+    let up = AssignError::NoPath {
+        src: applications.packet(1).five_tuple.src(),
+        dst: applications.packet(1).five_tuple.dst(),
+    };
     assert_eq!(applications.claim("me", assignment, 2001), Err(up));
     applications.world.network.set_cable(paths[0].links()[1], true);
     applications.world.traffic(SECOND);
@@ -336,7 +350,11 @@ fn a_claim_that_has_its_connection_is_refused_to_another_one() {
     let mut applications = Applications::fat_tree(LABEL);
     let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
     applications.world.traffic(ms(300));
-    let FiveTuple { src, dst, dst_port, .. } = applications.world.flow.five_tuple;
+    let (src, dst, dst_port) = (
+        applications.world.flow.five_tuple.src(),
+        applications.world.flow.five_tuple.dst(),
+        applications.world.flow.five_tuple.dst_port(),
+    );
     let key = ClaimKey::to_come(src, dst, 2000);
     applications.claim_to("me", assignment, key, Some(dst_port)).unwrap();
     applications.open(2000);
@@ -383,7 +401,7 @@ fn a_controller_without_a_snapshot_leaves_connections_on_their_paths() {
 #[test]
 fn connections_of_an_address_are_seen_when_its_switch_has_confirmed_the_rules_that_copy_them() {
     let mut applications = Applications::fat_tree(Needs::NOTHING);
-    let src = applications.world.flow.five_tuple.src;
+    let src = applications.world.flow.five_tuple.src();
     let seen = |applications: &Applications| applications.world.network.controller.sees_connections_of(src);
     assert!(seen(&applications), "there is nothing to wait for");
     let Assigned { assignment, paths } = applications.assign("me", 1, PathSearch::BreadthFirst).unwrap();

@@ -3,7 +3,7 @@
 use super::applications::{Applications, LIMITS};
 use pathloom_control::{AssignError, AssignmentId, ClaimKey, PathSearch};
 use pathloom_model::search::ShortestPaths;
-use pathloom_model::{FiveTuple, LinkId, Nanos, Path};
+use pathloom_model::{LinkId, Nanos, Path};
 use pathloom_scheme::Needs;
 use pathloom_testkit::{ms, strategies, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;
@@ -58,7 +58,11 @@ impl Applications {
             Step::Claim { mine, which, port, tells } if !made.is_empty() => {
                 let (id, owned) = made[which % made.len()];
                 let open = self.world.network.controller.assignments().iter().any(|(other, ..)| other == id);
-                let FiveTuple { src, dst, dst_port, .. } = self.world.flow.five_tuple;
+                let (src, dst, dst_port) = (
+                    self.world.flow.five_tuple.src(),
+                    self.world.flow.five_tuple.dst(),
+                    self.world.flow.five_tuple.dst_port(),
+                );
                 let key = ClaimKey::to_come(src, dst, port);
                 match self.claim_to(who(mine), id, key, tells.then_some(dst_port)) {
                     Ok(path) => {
@@ -72,7 +76,7 @@ impl Applications {
                     Err(other) => panic!("{other}"),
                 }
             }
-            Step::Open { port } if self.world.flows.iter().all(|flow| flow.five_tuple.src_port != port) => {
+            Step::Open { port } if self.world.flows.iter().all(|flow| flow.five_tuple.src_port() != port) => {
                 self.open(port);
             }
             Step::Close { port, says_so } => self.close(port, says_so),
@@ -109,7 +113,7 @@ impl Applications {
     /// Whether no path is up between the ends of the flow, as far as the controller knows.
     fn nothing_is_up(&self) -> bool {
         let controller = &self.world.network.controller;
-        let FiveTuple { src, dst, .. } = self.world.flow.five_tuple;
+        let (src, dst) = (self.world.flow.five_tuple.src(), self.world.flow.five_tuple.dst());
         let [from, to] = [src, dst].map(|address| controller.attachment(address).unwrap().tor);
         ShortestPaths::between(&self.world.network.fabric, &controller.view().links, from, to).is_empty()
     }

@@ -24,7 +24,7 @@ fn under_ofpt(config: Config) -> Network {
 /// The first packet of a labelled flow between two hosts.
 fn first(fabric: &Fabric, (src, dst): (usize, usize), src_port: u16) -> Headers {
     let address = |host: usize| fabric.attachments()[host].address;
-    let five_tuple = FiveTuple { src: address(src), dst: address(dst), proto: PROTO_TCP, src_port, dst_port: 80 };
+    let five_tuple = FiveTuple::new(PROTO_TCP, (address(src), src_port), (address(dst), 80));
     Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) }
 }
 

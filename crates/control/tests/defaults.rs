@@ -33,7 +33,7 @@ fn fabric(spec: &str) -> Arc<Fabric> {
 }
 
 fn packet(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> Headers {
-    Headers::plain(FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 })
+    Headers::plain(FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80)))
 }
 
 fn all_pairs(fabric: &Fabric) -> Vec<Headers> {
@@ -60,7 +60,7 @@ fn check(network: &Network) {
     let fabric = &network.fabric;
     for headers in all_pairs(fabric) {
         let tor = |address| fabric.attachment(address).unwrap().tor;
-        let (src, dst) = (tor(headers.five_tuple.src), tor(headers.five_tuple.dst));
+        let (src, dst) = (tor(headers.five_tuple.src()), tor(headers.five_tuple.dst()));
         let connected = component(network, src).contains(&dst);
         let fates = network.fates(headers);
         if connected {
@@ -128,8 +128,8 @@ fn loads(network: &Network, port: u16) -> BTreeMap<LinkId, usize> {
     let mut loads = BTreeMap::new();
     let fabric = network.fabric.clone();
     for headers in all_pairs(&fabric) {
-        let headers = Headers { five_tuple: FiveTuple { src_port: port, ..headers.five_tuple }, ..headers };
-        let mut here = fabric.attachment(headers.five_tuple.src).unwrap().uplink;
+        let headers = Headers { five_tuple: headers.five_tuple.with_src_port(port), ..headers };
+        let mut here = fabric.attachment(headers.five_tuple.src()).unwrap().uplink;
         while !fabric.is_host(fabric.link(here).to) {
             let record = fabric.link(here);
             let verdict = network.switches[record.to.index()].peek(record.to_port, headers, &mut Vec::new());
@@ -178,7 +178,7 @@ fn trees_of_different_tors_use_different_cores() {
         .collect();
     assert!(cores.len() >= 3, "{cores:?}");
     for headers in all_pairs(fabric) {
-        let again = Headers { five_tuple: FiveTuple { src_port: 4242, ..headers.five_tuple }, ..headers };
+        let again = Headers { five_tuple: headers.five_tuple.with_src_port(4242), ..headers };
         assert_eq!(network.fates(headers), network.fates(again), "ports make no difference");
     }
 }

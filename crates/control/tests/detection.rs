@@ -38,7 +38,7 @@ impl World {
     fn packet(&self, src_port: u16, tcp_flags: u8) -> Headers {
         let attachments = self.network.fabric.attachments();
         let (src, dst) = (attachments[0].address, attachments[attachments.len() - 1].address);
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80));
         Headers { tcp_flags, dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
     }
 
@@ -152,7 +152,7 @@ fn udp_flows_are_found_without_a_handshake_and_end_when_idle() {
     let mut world = World::new(LABEL, Config::default());
     let bare = world.rules();
     let mut datagram = world.packet(9, 0);
-    datagram.five_tuple.proto = PROTO_UDP;
+    datagram.five_tuple = datagram.five_tuple.with_proto(PROTO_UDP);
     world.second(datagram, 20);
     let flow = world.flows()[0];
     assert_eq!(world.events(), [Event::FlowArrived { flow }]);
@@ -292,7 +292,7 @@ fn hosts_of_one_tor_have_a_path_without_links() {
     let mut world = World::new(LABEL, Config::default());
     let neighbour = world.network.fabric.attachments()[1].address;
     let mut headers = world.packet(1, TCP_SYN);
-    headers.five_tuple.dst = neighbour;
+    headers.five_tuple = headers.five_tuple.with_dst(neighbour);
     world.network.send(headers);
     world.pass(SECOND);
     let flow = world.flows()[0];
@@ -318,7 +318,7 @@ fn announced_flows_have_a_size() {
     assert_eq!(world.network.controller.view().flows[&flow].size_bytes.get(), Some(5_000_000));
     world.network.give_input(Input::TransferEnded { five_tuple });
     assert_eq!(world.events(), [Event::FlowArrived { flow }, Event::FlowFinished { flow }]);
-    let nobody = FiveTuple { dst: [10, 9, 9, 9].into(), ..five_tuple };
+    let nobody = five_tuple.with_dst([10, 9, 9, 9].into());
     world.network.give_input(Input::TransferAnnounced { five_tuple: nobody, size_bytes: None });
     assert_eq!(world.network.controller.counts().invalid_inputs, 1);
 }
@@ -407,7 +407,7 @@ fn rules_that_count_flows_are_bounded_and_one_host_takes_no_more_than_half() {
     assert_eq!(neighbour.tor, tor);
     for port in 1..=300 {
         let packet = world.packet(port, TCP_SYN);
-        let five_tuple = FiveTuple { src: neighbour.address, ..packet.five_tuple };
+        let five_tuple = packet.five_tuple.with_src(neighbour.address);
         world.network.send(Headers { five_tuple, ..packet });
     }
     world.pass(ms(500));

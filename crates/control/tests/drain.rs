@@ -23,7 +23,7 @@ fn tuples(fabric: &Fabric) -> Vec<Headers> {
     let all = fabric.attachments();
     let pair = |index: usize| {
         let (src, dst) = (all[index].address, all[(index * 7 + all.len() / 2) % all.len()].address);
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000 + index as u16, dst_port: 80 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src, 1000 + index as u16), (dst, 80));
         (src != dst).then(|| Headers::plain(five_tuple))
     };
     (0..all.len()).filter_map(pair).collect()
@@ -213,7 +213,7 @@ fn a_drained_link_stays_out_of_service_after_a_restart_and_a_flap() {
 
 /// Headers of enough packets to use every link.
 fn many_tuples(fabric: &Fabric) -> Vec<Headers> {
-    let with_port = |headers: Headers, dst_port| Headers::plain(FiveTuple { dst_port, ..headers.five_tuple });
+    let with_port = |headers: Headers, dst_port| Headers::plain(headers.five_tuple.with_dst_port(dst_port));
     (80..88).flat_map(|port| tuples(fabric).into_iter().map(move |headers| with_port(headers, port))).collect()
 }
 

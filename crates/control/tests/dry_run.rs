@@ -18,7 +18,7 @@ fn standing(fabric: &Arc<Fabric>, spec: &str) -> Network {
     let all = fabric.attachments();
     for (index, at) in all.iter().enumerate() {
         let dst = all[(index + all.len() / 2) % all.len()].address;
-        let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (at.address, 1), (dst, 2));
         network.send(Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) });
     }
     network.run_until(SECOND);
@@ -59,7 +59,7 @@ fn packets_use_the_predicted_default_paths() {
         let mut paths = DefaultPaths::new(&fabric, &view.links, view.defaults);
         for at in fabric.attachments() {
             let dst = fabric.attachments().iter().rev().find(|other| other.tor != at.tor).unwrap().address;
-            let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_TCP, src_port: 9, dst_port: 9 };
+            let five_tuple = FiveTuple::new(PROTO_TCP, (at.address, 9), (dst, 9));
             let sent = network.send(Headers::plain(five_tuple));
             let later = network.now() + SECOND;
             network.run_until(later);

@@ -413,7 +413,7 @@ fn a_flow_within_a_tor_has_a_path_without_links() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = fat_tree(needs, Config::default());
         let near = world.network.fabric.attachments()[1].address;
-        let five_tuple = FiveTuple { dst: near, src_port: 2000, ..world.flow.five_tuple };
+        let five_tuple = world.flow.five_tuple.with_dst(near).with_src_port(2000);
         world.flow = Headers { five_tuple, ..world.flow };
         world.network.send(Headers { tcp_flags: TCP_SYN, ..world.flow });
         world.traffic(ms(300));
@@ -478,7 +478,7 @@ fn a_link_without_capacity_is_never_used() {
         network.start();
         let (src, dst) = (fabric.attachments()[0].address, fabric.attachments()[1].address);
         for src_port in 0..16 {
-            let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 };
+            let five_tuple = FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80));
             let flow = Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) };
             assert!(network.reaches(flow));
             let packet = network.send(flow);
@@ -539,7 +539,7 @@ fn orders_for_a_moved_address_go_to_the_agent_that_names_it() {
         world.network.give_input(Input::Place { prefix: Prefix::host(home.address), at });
         world.traffic(SECOND);
         let (src, dst) = (home.address, peer.address);
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 7, dst_port: 80 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src, 7), (dst, 80));
         world.network.give_input(Input::TransferAnnounced { five_tuple, size_bytes: None });
         let flow = world.network.controller.find_flow(&five_tuple).unwrap();
         world.act(Action::Hold { flow, lease: Nanos::from_secs(1) });

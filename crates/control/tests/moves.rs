@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 fn flow_between(a: &Attachment, b: &Attachment, port: u16) -> Headers {
-    let five_tuple = FiveTuple { src: a.address, dst: b.address, proto: PROTO_TCP, src_port: port, dst_port: 80 };
+    let five_tuple = FiveTuple::new(PROTO_TCP, (a.address, port), (b.address, 80));
     Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
 }
 

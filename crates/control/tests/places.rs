@@ -41,7 +41,7 @@ fn place(network: &mut Network, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
 /// Asserts that packets from every host to an address arrive at this host only, or nowhere.
 fn assert_leads(network: &Network, dst: Ipv4Addr, to: Option<NodeId>) {
     for at in network.fabric.attachments().iter().filter(|at| Some(at.host) != to) {
-        let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_UDP, src_port: 7, dst_port: 9 };
+        let five_tuple = FiveTuple::new(PROTO_UDP, (at.address, 7), (dst, 9));
         let fates = network.fates(Headers::plain(five_tuple));
         match to {
             Some(host) => assert_eq!(fates, [Fate::Arrived(host, None)], "{} to {dst}", at.address),
@@ -77,13 +77,7 @@ fn default_routes_lead_to_a_placed_address_and_follow_it() {
             assert_leads(&network, address, (address == own).then_some(h0));
         }
         let neighbour = Ipv4Addr::new(10, 0, 4, 2);
-        assert!(network.reaches(Headers::plain(FiveTuple {
-            src: own,
-            dst: neighbour,
-            proto: 6,
-            src_port: 1,
-            dst_port: 2
-        })));
+        assert!(network.reaches(Headers::plain(FiveTuple::new(6, (own, 1), (neighbour, 2)))));
     }
 }
 
@@ -131,7 +125,7 @@ fn a_flow_to_a_placed_address_has_a_path_and_leaves_it_when_the_address_moves() 
     let mut network = network(&fabric, script.scheme(LABEL));
     let dst = Ipv4Addr::new(192, 168, 5, 1);
     place(&mut network, Prefix::host(dst), Some(at_h9));
-    let five_tuple = FiveTuple { src: Ipv4Addr::new(10, 0, 0, 1), dst, proto: PROTO_UDP, src_port: 7, dst_port: 9 };
+    let five_tuple = FiveTuple::new(PROTO_UDP, (Ipv4Addr::new(10, 0, 0, 1), 7), (dst, 9));
     let packet = Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) };
     network.send(packet);
     let later = network.now() + ms(500);

@@ -1,7 +1,7 @@
 //! Random events in random order: no packet may be lost without need, and no rule may remain.
 
 use pathloom_control::Config;
-use pathloom_model::{FiveTuple, Headers, LinkId, Nanos, TCP_FIN, TCP_SYN};
+use pathloom_model::{Headers, LinkId, Nanos, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Needs};
 use pathloom_testkit::{ms, strategies, World, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;
@@ -141,7 +141,7 @@ fn apply_event(world: &mut World, event: &NetworkEvent, epoch: &mut u16) {
     let fabric = world.network.fabric.clone();
     let switches = fabric.switches();
     let headers = |world: &World, flow: u16, tcp_flags| {
-        let five_tuple = FiveTuple { src_port: 1000 + flow, ..world.flow.five_tuple };
+        let five_tuple = world.flow.five_tuple.with_src_port(1000 + flow);
         Headers { tcp_flags, five_tuple, ..world.flow }
     };
     let known = |world: &World, flow: u16| {
@@ -214,7 +214,7 @@ proptest! {
             world.pass(SECOND);
         }
         for flow in 0..4 {
-            let five_tuple = FiveTuple { src_port: 1000 + flow, ..world.flow.five_tuple };
+            let five_tuple = world.flow.five_tuple.with_src_port(1000 + flow);
             let headers = Headers { five_tuple, ..world.flow };
             prop_assert!(world.network.reaches(headers), "{:?}: {:?}", headers, world.network.fates(headers));
         }

@@ -187,7 +187,7 @@ fn a_flow_of_a_snapshot_whose_address_no_longer_exists_is_left_out() {
     let gone = stored["flows"].as_array_mut().unwrap().iter_mut().find(|flow| flow["id"] == ids[1].0).unwrap();
     gone["five_tuple"]["dst"] = "10.9.9.9".into();
     let snapshot: Snapshot = serde_json::from_value(stored).unwrap();
-    assert_eq!(snapshot.homeless(&fabric).iter().map(|flow| flow.dst.to_string()).collect::<Vec<_>>(), ["10.9.9.9"]);
+    assert_eq!(snapshot.homeless(&fabric).iter().map(|flow| flow.dst().to_string()).collect::<Vec<_>>(), ["10.9.9.9"]);
     world.network.kill_controller();
     let controller = world.restored(snapshot, 2).unwrap();
     let restored: Vec<_> = controller.view().flows.iter().map(|(&id, flow)| (id, flow.route.clone())).collect();
@@ -271,7 +271,7 @@ fn a_log_with_changes_of_scheme_can_be_replayed() {
         for (index, at) in all.iter().enumerate() {
             let dst = all[(index + all.len() / 2 + turn) % all.len()].address;
             let src_port = 1000 + turn as u16;
-            let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_TCP, src_port, dst_port: 2 };
+            let five_tuple = FiveTuple::new(PROTO_TCP, (at.address, src_port), (dst, 2));
             network.send(Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) });
         }
         // Some moves are in progress.
@@ -314,7 +314,7 @@ proptest! {
         let all = fabric.attachments();
         let flows: Vec<Headers> = (0..all.len()).map(|index| {
             let (src, dst) = (all[index].address, all[(index + all.len() / 2) % all.len()].address);
-            let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000, dst_port: 2 };
+            let five_tuple = FiveTuple::new(PROTO_TCP, (src, 1000), (dst, 2));
             Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
         }).collect();
         flows.iter().for_each(|&headers| { network.send(Headers { tcp_flags: TCP_SYN, ..headers }); });

@@ -220,7 +220,7 @@ fn rule_changes() -> impl Strategy<Value = Vec<(u64, RuleChange)>> {
 }
 
 fn headers(world: &World, flow: u16) -> Headers {
-    let five_tuple = pathloom_model::FiveTuple { src_port: 1000 + flow, ..world.flow.five_tuple };
+    let five_tuple = world.flow.five_tuple.with_src_port(1000 + flow);
     Headers { five_tuple, ..world.flow }
 }
 

@@ -59,7 +59,7 @@ fn network(case: &Case, script: &Script, order: CutoverOrder) -> (Network, Heade
     let bare = network.switches.iter().map(|switch| switch.entries.len()).collect();
     let attachments = case.fabric.attachments();
     let (src, dst) = (attachments[0].address, attachments[attachments.len() - 1].address);
-    let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000, dst_port: 80 };
+    let five_tuple = FiveTuple::new(PROTO_TCP, (src, 1000), (dst, 80));
     let flow = Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) };
     network.send(Headers { tcp_flags: TCP_SYN, ..flow });
     network.run_until(network.now() + ms(200));
@@ -239,7 +239,7 @@ fn the_bottleneck_is_left_first() {
     let (mut network, script, flow, _, id) = example(1);
     let (fabric, _, new, [one, _, three, _, seven, _, ten]) = figure_3();
     // A second flow of the same hosts, from 3 over 4 and 1 to 7 and 10, is expected to use most of the capacity.
-    let five_tuple = FiveTuple { src_port: 2000, ..flow.five_tuple };
+    let five_tuple = flow.five_tuple.with_src_port(2000);
     let second = Headers { five_tuple, tcp_flags: TCP_SYN, ..flow };
     network.send(second);
     traffic(&mut network, flow, ms(100));

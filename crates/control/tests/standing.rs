@@ -18,8 +18,14 @@ fn live() -> Config {
 /// Headers of both directions of a connection between the first host and the last.
 fn both_ends(world: &World) -> [Headers; 2] {
     let there = Headers { dscp: 0, ..world.flow };
-    let FiveTuple { src, dst, proto, src_port, dst_port } = there.five_tuple;
-    let back = FiveTuple { src: dst, dst: src, proto, src_port: dst_port, dst_port: src_port };
+    let (src, dst, proto, src_port, dst_port) = (
+        there.five_tuple.src(),
+        there.five_tuple.dst(),
+        there.five_tuple.proto(),
+        there.five_tuple.src_port(),
+        there.five_tuple.dst_port(),
+    );
+    let back = FiveTuple::new(proto, (dst, dst_port), (src, src_port));
     [there, Headers { five_tuple: back, ..there }]
 }
 
@@ -105,7 +111,7 @@ fn any_detection_uses_labels_and_measurements() {
     let id = world.id();
     let arrived = Event::FlowArrived { flow: id };
     assert!(world.events().contains(&arrived), "it has the label");
-    let five_tuple = FiveTuple { src_port: 2000, ..world.flow.five_tuple };
+    let five_tuple = world.flow.five_tuple.with_src_port(2000);
     let other = Headers { five_tuple, dscp: 0, ..world.flow };
     world.network.send(Headers { tcp_flags: TCP_SYN, ..other });
     world.pass(ms(300));
@@ -116,7 +122,7 @@ fn any_detection_uses_labels_and_measurements() {
     world.traffic(Nanos::from_secs(4));
     assert_eq!(arrived(&world), 1, "it takes more than a tenth of its host's rate");
     // An announcement makes the flow long at once, whatever its rate.
-    let five_tuple = FiveTuple { src_port: 3000, ..world.flow.five_tuple };
+    let five_tuple = world.flow.five_tuple.with_src_port(3000);
     let slow = Headers { five_tuple, dscp: 0, ..world.flow };
     world.network.send(Headers { tcp_flags: TCP_SYN, ..slow });
     world.pass(ms(300));

@@ -133,7 +133,7 @@ impl FlowSetupWork {
         let away = self.hosts.len() + self.next as usize % (all.len() - 2 * self.hosts.len());
         let dst = all[(own + away) % all.len()];
         let (src_port, dst_port) = (1024 + (self.next % 60_000) as u16, 80 + (self.next / 60_000) as u16);
-        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port, dst_port };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.address, src_port), (dst.address, dst_port));
         self.next += 1;
         first_packet(five_tuple, self.fabric.link(src.uplink).to_port.0, out);
         self.sent.insert(five_tuple, now);
@@ -144,10 +144,10 @@ impl FlowSetupWork {
 pub(crate) fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) {
     let mut payload = [0u8; 40];
     payload[..10].copy_from_slice(&[0x45, LONG_FLOW_DSCP << 2, 0, 40, 0, 0, 0, 0, 64, PROTO_TCP]);
-    payload[12..16].copy_from_slice(&five_tuple.src.octets());
-    payload[16..20].copy_from_slice(&five_tuple.dst.octets());
-    payload[20..22].copy_from_slice(&five_tuple.src_port.to_be_bytes());
-    payload[22..24].copy_from_slice(&five_tuple.dst_port.to_be_bytes());
+    payload[12..16].copy_from_slice(&five_tuple.src().octets());
+    payload[16..20].copy_from_slice(&five_tuple.dst().octets());
+    payload[20..22].copy_from_slice(&five_tuple.src_port().to_be_bytes());
+    payload[22..24].copy_from_slice(&five_tuple.dst_port().to_be_bytes());
     (payload[32], payload[33]) = (5 << 4, TCP_SYN);
     let mut data = Vec::with_capacity(54);
     let (dst, src) = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
@@ -191,7 +191,7 @@ impl FlowSetupWork {
         let on_path = flow.command == FlowCommand::Add && !flow.instructions.apply.is_empty();
         let (Some(src), Some(dst), true) = (matches.ipv4_src, matches.ipv4_dst, on_path) else { return false };
         let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return false };
-        let five_tuple = FiveTuple { src: src.0, dst: dst.0, proto: PROTO_TCP, src_port, dst_port };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.0, src_port), (dst.0, dst_port));
         let Some(sent) = self.sent.remove(&five_tuple) else { return false };
         self.counts.borrow_mut().finish(sent, read);
         true
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn the_controller_can_parse_a_first_packet() {
         let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src, 1), (dst, 2));
         let mut out = Vec::new();
         first_packet(five_tuple, 3, &mut out);
         let (header, body, _) = frame(&out).unwrap().unwrap();

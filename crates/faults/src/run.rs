@@ -262,7 +262,7 @@ impl Trial<'_> {
 }
 
 fn in_words(flow: &FiveTuple) -> String {
-    let FiveTuple { src, dst, src_port, dst_port, .. } = flow;
+    let (src, dst, src_port, dst_port) = (flow.src(), flow.dst(), flow.src_port(), flow.dst_port());
     format!("{src}:{src_port} to {dst}:{dst_port}")
 }
 

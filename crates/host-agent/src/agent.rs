@@ -224,8 +224,8 @@ impl Agent {
         flow: FiveTuple,
         size_bytes: Option<u64>,
     ) -> Result<(), String> {
-        if !self.settings.hosts.contains(&flow.src) {
-            return Err(format!("{} is not an address of this host", flow.src));
+        if !self.settings.hosts.contains(&flow.src()) {
+            return Err(format!("{} is not an address of this host", flow.src()));
         }
         if !self.flows.contains_key(&flow) && self.flows.len() >= self.settings.max_flows {
             self.counts.beyond_limit += 1;
@@ -470,7 +470,7 @@ impl Agent {
     /// host.
     fn change(&mut self, now: Nanos, flow: FiveTuple, edit: impl FnOnce(&mut Order)) -> bool {
         let is_new = !self.orders.contains_key(&flow);
-        if is_new && (self.orders.len() >= self.settings.max_flows || !self.settings.hosts.contains(&flow.src)) {
+        if is_new && (self.orders.len() >= self.settings.max_flows || !self.settings.hosts.contains(&flow.src())) {
             self.counts.beyond_limit += 1;
             return false;
         }

@@ -9,7 +9,7 @@ const ONE: ControllerId = ControllerId(0);
 const OTHER: ControllerId = ControllerId(1);
 
 fn flow(src_port: u16) -> FiveTuple {
-    FiveTuple { src: A, dst: B, proto: 6, src_port, dst_port: 5001 }
+    FiveTuple::new(6, (A, src_port), (B, 5001))
 }
 
 fn agent() -> Agent {
@@ -21,7 +21,7 @@ fn lines(agent: &mut Agent) -> Vec<Value> {
 }
 
 fn orders(agent: &mut Agent) -> Vec<(u16, Order)> {
-    std::iter::from_fn(|| agent.poll_order()).map(|(flow, order)| (flow.src_port, order)).collect()
+    std::iter::from_fn(|| agent.poll_order()).map(|(flow, order)| (flow.src_port(), order)).collect()
 }
 
 fn receive(agent: &mut Agent, now: Nanos, line: &Value) {
@@ -217,7 +217,7 @@ fn flows_and_orders_are_limited_in_number_and_to_own_hosts() {
     (0..10).for_each(|port| agent.handle_long(flow(port)));
     (0..10).for_each(|port| pace(&mut agent, Nanos::ZERO, port, Some(1)));
     assert_eq!((agent.sizes(), agent.counts().beyond_limit), ((4, 4), 12));
-    let foreign = FiveTuple { src: B, ..flow(1) };
+    let foreign = flow(1).with_src(B);
     assert!(agent.handle_announce(ProgramId(1), foreign, None).unwrap_err().contains("10.0.7.1"));
     let mut agent = welcomed();
     receive(&mut agent, Nanos::ZERO, &json!({"pace": {"flow": foreign, "rate_bps": 1}}));

@@ -53,7 +53,7 @@ fn either_family<'de, D: Deserializer<'de>>(input: D) -> Result<FiveTuple, D::Er
             ))),
         }
     };
-    Ok(FiveTuple { src: plain(src)?, dst: plain(dst)?, proto, src_port, dst_port })
+    Ok(FiveTuple::new(proto, (plain(src)?, src_port), (plain(dst)?, dst_port)))
 }
 
 /// Returns the answer to the hello of a program. `enforced` tells whether the agent itself holds and paces flows.
@@ -82,7 +82,7 @@ mod tests {
             serde_json::from_str::<ProgramMessage>(&format!(r#"{{"finish":{{"flow":{flow}}}}}"#))
         };
         let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 7, 2].into());
-        let flow = FiveTuple { src, dst, proto: 6, src_port: 1, dst_port: 2 };
+        let flow = FiveTuple::new(6, (src, 1), (dst, 2));
         for written in ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1"] {
             assert_eq!(read(written).unwrap(), ProgramMessage::Finish { flow }, "{written}");
         }

@@ -176,7 +176,7 @@ impl Kernel {
             self.orders.insert(*flow);
             // A pace takes effect at the next acknowledgement. A held connection gets none, so sockets are visited.
             if order.released {
-                sweeps.extend(self.places.get(&flow.src).copied());
+                sweeps.extend(self.places.get(&flow.src()).copied());
             }
         }
         bpf.settings(!self.orders.is_empty(), has_holds, alive_until)?;
@@ -300,7 +300,9 @@ impl Kernel {
             now.extend(list.read().map_err(|problem| format!("the socket list cannot be read: {problem}"))?);
         }
         now.retain(|flow, listed| {
-            listed.acked_bytes >= self.threshold_bytes && flow.src != flow.dst && self.places.contains_key(&flow.src)
+            listed.acked_bytes >= self.threshold_bytes
+                && flow.src() != flow.dst()
+                && self.places.contains_key(&flow.src())
         });
         let over = self.known.iter().filter(|flow| !now.contains_key(flow)).map(|&flow| Seen::Closed(flow));
         let mut seen: Vec<_> = over.collect();
@@ -316,7 +318,7 @@ impl Kernel {
 
     /// Labels connections that BPF could not label.
     fn label(&mut self, flows: &[FiveTuple]) {
-        let places: BTreeSet<usize> = flows.iter().filter_map(|flow| self.places.get(&flow.src).copied()).collect();
+        let places: BTreeSet<usize> = flows.iter().filter_map(|flow| self.places.get(&flow.src()).copied()).collect();
         let mut inodes = Vec::new();
         for index in places {
             if let Ok(listed) = self.lists[index].read() {

@@ -87,19 +87,13 @@ impl Key {
     /// Creates the key of a TCP five-tuple.
     pub fn new(flow: &FiveTuple) -> Key {
         let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
-        Key { src: network(flow.src), dst: network(flow.dst), src_port: flow.src_port, dst_port: flow.dst_port }
+        Key { src: network(flow.src()), dst: network(flow.dst()), src_port: flow.src_port(), dst_port: flow.dst_port() }
     }
 
     /// Returns the five-tuple of the key.
     pub fn five_tuple(&self) -> FiveTuple {
         let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
-        FiveTuple {
-            src: address(self.src),
-            dst: address(self.dst),
-            proto: TCP,
-            src_port: self.src_port,
-            dst_port: self.dst_port,
-        }
+        FiveTuple::new(TCP, (address(self.src), self.src_port), (address(self.dst), self.dst_port))
     }
 }
 
@@ -146,13 +140,7 @@ mod tests {
 
     #[test]
     fn a_five_tuple_round_trips() {
-        let flow = FiveTuple {
-            src: Ipv4Addr::new(10, 0, 0, 1),
-            dst: Ipv4Addr::new(10, 0, 7, 1),
-            proto: TCP,
-            src_port: 40_000,
-            dst_port: 5_001,
-        };
+        let flow = FiveTuple::new(TCP, (Ipv4Addr::new(10, 0, 0, 1), 40_000), (Ipv4Addr::new(10, 0, 7, 1), 5_001));
         assert_eq!(Key::new(&flow).five_tuple(), flow);
         assert_eq!(Key::new(&flow).src.to_ne_bytes(), [10, 0, 0, 1]);
     }

@@ -94,13 +94,11 @@ fn connection(body: &[u8]) -> Option<(FiveTuple, Listed)> {
         _ => return None,
     };
     let address = |at: usize| Ipv4Addr::new(body[at], body[at + 1], body[at + 2], body[at + 3]);
-    let flow = FiveTuple {
-        src: address(8 + at),
-        dst: address(24 + at),
-        proto: libc::IPPROTO_TCP as u8,
-        src_port: u16::from_be_bytes([body[4], body[5]]),
-        dst_port: u16::from_be_bytes([body[6], body[7]]),
-    };
+    let flow = FiveTuple::new(
+        libc::IPPROTO_TCP as u8,
+        (address(8 + at), u16::from_be_bytes([body[4], body[5]])),
+        (address(24 + at), u16::from_be_bytes([body[6], body[7]])),
+    );
     let info = find(&body[DIAG_BYTES..], INET_DIAG_INFO)?;
     let acked = info.get(ACKED_AT..ACKED_AT + 8)?.try_into().ok()?;
     Some((flow, Listed { acked_bytes: u64::from_ne_bytes(acked), inode: number32(&body[68..])?.into() }))
@@ -160,7 +158,7 @@ mod tests {
         let found = list.read().unwrap();
         let (from, to) = (client.local_addr().unwrap(), server.local_addr().unwrap());
         let local = Ipv4Addr::LOCALHOST;
-        let flow = FiveTuple { src: local, dst: local, proto: 6, src_port: from.port(), dst_port: to.port() };
+        let flow = FiveTuple::new(6, (local, from.port()), (local, to.port()));
         let listed = found[&flow];
         assert!((1..=5001).contains(&listed.acked_bytes), "{listed:?}");
         // In this test, the other process is this process.

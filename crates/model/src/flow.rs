@@ -22,19 +22,74 @@ pub const LONG_FLOW_DSCP: u8 = 8;
 /// Source and destination address and port, and protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FiveTuple {
-    /// Source address.
-    pub src: Ipv4Addr,
-    /// Destination address.
-    pub dst: Ipv4Addr,
-    /// IP protocol number.
-    pub proto: u8,
-    /// Source port.
-    pub src_port: u16,
-    /// Destination port.
-    pub dst_port: u16,
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    proto: u8,
+    src_port: u16,
+    dst_port: u16,
 }
 
 impl FiveTuple {
+    /// Returns the five-tuple of packets of this IP protocol, from an address and port to another.
+    pub fn new(proto: u8, (src, src_port): (Ipv4Addr, u16), (dst, dst_port): (Ipv4Addr, u16)) -> FiveTuple {
+        FiveTuple { src, dst, proto, src_port, dst_port }
+    }
+
+    /// Returns the source address.
+    #[inline]
+    pub fn src(&self) -> Ipv4Addr {
+        self.src
+    }
+
+    /// Returns the destination address.
+    #[inline]
+    pub fn dst(&self) -> Ipv4Addr {
+        self.dst
+    }
+
+    /// Returns the IP protocol number.
+    #[inline]
+    pub fn proto(&self) -> u8 {
+        self.proto
+    }
+
+    /// Returns the source port.
+    #[inline]
+    pub fn src_port(&self) -> u16 {
+        self.src_port
+    }
+
+    /// Returns the destination port.
+    #[inline]
+    pub fn dst_port(&self) -> u16 {
+        self.dst_port
+    }
+
+    /// Returns the five-tuple with this source address.
+    pub fn with_src(self, src: Ipv4Addr) -> FiveTuple {
+        FiveTuple { src, ..self }
+    }
+
+    /// Returns the five-tuple with this destination address.
+    pub fn with_dst(self, dst: Ipv4Addr) -> FiveTuple {
+        FiveTuple { dst, ..self }
+    }
+
+    /// Returns the five-tuple with this IP protocol number.
+    pub fn with_proto(self, proto: u8) -> FiveTuple {
+        FiveTuple { proto, ..self }
+    }
+
+    /// Returns the five-tuple with this source port.
+    pub fn with_src_port(self, src_port: u16) -> FiveTuple {
+        FiveTuple { src_port, ..self }
+    }
+
+    /// Returns the five-tuple with this destination port.
+    pub fn with_dst_port(self, dst_port: u16) -> FiveTuple {
+        FiveTuple { dst_port, ..self }
+    }
+
     /// Returns the five-tuple of packets in the opposite direction.
     pub fn reverse(self) -> FiveTuple {
         FiveTuple { src: self.dst, dst: self.src, proto: self.proto, src_port: self.dst_port, dst_port: self.src_port }

@@ -132,16 +132,12 @@ impl Conversation {
 
     /// Returns the conversation that covers all traffic between two hosts.
     pub fn hosts(src: Mac, dst: Mac, src_ip: Ipv4Addr, dst_ip: Ipv4Addr) -> Conversation {
-        Conversation {
-            src,
-            dst,
-            five_tuple: FiveTuple { src: src_ip, dst: dst_ip, proto: 0, src_port: 0, dst_port: 0 },
-        }
+        Conversation { src, dst, five_tuple: FiveTuple::new(0, (src_ip, 0), (dst_ip, 0)) }
     }
 
     /// Whether the conversation is a TCP connection.
     pub fn is_connection(&self) -> bool {
-        self.five_tuple.proto == PROTO_TCP
+        self.five_tuple.proto() == PROTO_TCP
     }
 
     /// Returns the conversation with source and destination exchanged.

@@ -33,11 +33,11 @@ impl Match {
     /// Returns the match for the frames of exactly this five-tuple.
     pub fn five_tuple(tuple: crate::FiveTuple) -> Match {
         Match {
-            src: Some(Prefix::host(tuple.src)),
-            dst: Some(Prefix::host(tuple.dst)),
-            proto: Some(tuple.proto),
-            src_port: Some(tuple.src_port),
-            dst_port: Some(tuple.dst_port),
+            src: Some(Prefix::host(tuple.src())),
+            dst: Some(Prefix::host(tuple.dst())),
+            proto: Some(tuple.proto()),
+            src_port: Some(tuple.src_port()),
+            dst_port: Some(tuple.dst_port()),
             ..Match::default()
         }
     }
@@ -45,28 +45,26 @@ impl Match {
     /// Returns the five-tuple that all frames of this match share; `None` if they can have several.
     pub fn only_five_tuple(&self) -> Option<crate::FiveTuple> {
         let address = |prefix: Option<Prefix>| prefix.filter(|prefix| prefix.len == 32).map(|prefix| prefix.address);
-        Some(crate::FiveTuple {
-            src: address(self.src)?,
-            dst: address(self.dst)?,
-            proto: self.proto?,
-            src_port: self.src_port?,
-            dst_port: self.dst_port?,
-        })
+        Some(crate::FiveTuple::new(
+            self.proto?,
+            (address(self.src)?, self.src_port?),
+            (address(self.dst)?, self.dst_port?),
+        ))
     }
 
     /// Whether the match includes a frame with `headers` that arrived at `in_port`.
     pub fn matches(&self, in_port: PortNo, headers: &Headers) -> bool {
         let tuple = &headers.five_tuple;
         self.in_port.is_none_or(|port| port == in_port)
-            && self.src.is_none_or(|prefix| prefix.contains(tuple.src))
-            && self.dst.is_none_or(|prefix| prefix.contains(tuple.dst))
-            && self.proto.is_none_or(|proto| proto == tuple.proto)
-            && self.src_port.is_none_or(|port| port == tuple.src_port)
-            && self.dst_port.is_none_or(|port| port == tuple.dst_port)
+            && self.src.is_none_or(|prefix| prefix.contains(tuple.src()))
+            && self.dst.is_none_or(|prefix| prefix.contains(tuple.dst()))
+            && self.proto.is_none_or(|proto| proto == tuple.proto())
+            && self.src_port.is_none_or(|port| port == tuple.src_port())
+            && self.dst_port.is_none_or(|port| port == tuple.dst_port())
             && self.dscp.is_none_or(|dscp| dscp == headers.dscp)
             && self
                 .tcp_flags
-                .is_none_or(|(value, mask)| tuple.proto == PROTO_TCP && headers.tcp_flags & mask == value & mask)
+                .is_none_or(|(value, mask)| tuple.proto() == PROTO_TCP && headers.tcp_flags & mask == value & mask)
             && self.tag.is_none_or(|tag| headers.tag == Some(tag))
     }
 

@@ -32,7 +32,7 @@ const ANSWER: &[u8] = &[
 
 fn rule() -> Rule {
     let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 1, 2));
-    let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1234, dst_port: 80 };
+    let five_tuple = FiveTuple::new(PROTO_TCP, (src, 1234), (dst, 80));
     Rule {
         table: 1,
         priority: 1000,

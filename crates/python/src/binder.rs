@@ -21,7 +21,7 @@ fn address(text: &str) -> Result<Ipv4Addr, Error> {
 
 fn five_tuple((src, src_port, dst, dst_port): &Key) -> Result<FiveTuple, Error> {
     let (src_port, dst_port) = (*src_port, *dst_port);
-    Ok(FiveTuple { src: address(src)?, dst: address(dst)?, proto: PROTO_TCP, src_port, dst_port })
+    Ok(FiveTuple::new(PROTO_TCP, (address(src)?, src_port), (address(dst)?, dst_port)))
 }
 
 /// A scheme over a fabric of routers, where source ports choose the paths.

@@ -49,8 +49,8 @@ pub fn flow_columns<'py>(
     column(&columns, "index", flows, |flow| flow.index)?;
     column(&columns, "src", flows, |flow| flow.src.0)?;
     column(&columns, "dst", flows, |flow| flow.dst.0)?;
-    column(&columns, "src_port", flows, |flow| or_none(flow.five_tuple.map(|tuple| tuple.src_port)))?;
-    column(&columns, "dst_port", flows, |flow| or_none(flow.five_tuple.map(|tuple| tuple.dst_port)))?;
+    column(&columns, "src_port", flows, |flow| or_none(flow.five_tuple.map(|tuple| tuple.src_port())))?;
+    column(&columns, "dst_port", flows, |flow| or_none(flow.five_tuple.map(|tuple| tuple.dst_port())))?;
     column(&columns, "size_bytes", flows, |flow| or_none(flow.size_bytes))?;
     column(&columns, "start_ns", flows, |flow| ns(flow.start))?;
     column(&columns, "finish_ns", flows, |flow| ns(flow.finish))?;
@@ -84,13 +84,13 @@ pub fn subflow_columns<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     column(&columns, "flow", subflows, |one| one.transfer)?;
-    column(&columns, "src_port", subflows, |one| one.five_tuple.src_port)?;
+    column(&columns, "src_port", subflows, |one| one.five_tuple.src_port())?;
     column(&columns, "delivered_bytes", subflows, |one| one.delivered_bytes)?;
     counts(&columns, fidelity, ("retransmits", subflows), |one| one.retransmits.into())?;
     counts(&columns, fidelity, ("timeouts", subflows), |one| one.timeouts.into())?;
     let address = |address: fn(&SubflowOutcome) -> String| subflows.iter().map(address).collect::<Vec<_>>();
-    columns.set_item("src_address", address(|one| one.five_tuple.src.to_string()))?;
-    columns.set_item("dst_address", address(|one| one.five_tuple.dst.to_string()))?;
+    columns.set_item("src_address", address(|one| one.five_tuple.src().to_string()))?;
+    columns.set_item("dst_address", address(|one| one.five_tuple.dst().to_string()))?;
     let links = |one: &SubflowOutcome| one.links.iter().map(|link| link.0).collect::<Vec<_>>();
     columns.set_item("links", subflows.iter().map(links).collect::<Vec<_>>())?;
     Ok(columns)
@@ -107,10 +107,10 @@ pub fn offered_dict<'py>(py: Python<'py>, flow: &OfferedFlow) -> PyResult<Bound<
     dict.set_item("start_ns", start)?;
     dict.set_item("src", flow.spec.src.0)?;
     dict.set_item("dst", flow.spec.dst.0)?;
-    dict.set_item("src_address", flow.five_tuple.src.to_string())?;
-    dict.set_item("dst_address", flow.five_tuple.dst.to_string())?;
-    dict.set_item("src_port", flow.five_tuple.src_port)?;
-    dict.set_item("dst_port", flow.five_tuple.dst_port)?;
+    dict.set_item("src_address", flow.five_tuple.src().to_string())?;
+    dict.set_item("dst_address", flow.five_tuple.dst().to_string())?;
+    dict.set_item("src_port", flow.five_tuple.src_port())?;
+    dict.set_item("dst_port", flow.five_tuple.dst_port())?;
     dict.set_item("size_bytes", flow.spec.size_bytes)?;
     dict.set_item("coflow", flow.spec.coflow)?;
     dict.set_item("dscp", flow.dscp)?;
@@ -250,9 +250,9 @@ fn set_victims(py: Python<'_>, dict: &Bound<'_, PyDict>, fabric: &Fabric, pauses
     };
     let rows = pauses.victims.iter().take(MOST_VICTIMS).map(|victim| {
         let row = PyDict::new(py);
-        row.set_item("src", host(victim.five_tuple.src))?;
-        row.set_item("dst", host(victim.five_tuple.dst))?;
-        row.set_item("src_port", victim.five_tuple.src_port)?;
+        row.set_item("src", host(victim.five_tuple.src()))?;
+        row.set_item("dst", host(victim.five_tuple.dst()))?;
+        row.set_item("src_port", victim.five_tuple.src_port())?;
         row.set_item("paused_s", victim.paused.as_secs_f64())?;
         row.set_item("at", link_name(fabric, victim.link))?;
         row.set_item("because_of", link_name(fabric, victim.root))?;

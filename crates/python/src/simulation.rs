@@ -393,7 +393,7 @@ impl Simulation {
         let paths = py.detach(|| of_run!(&mut *self.lock(), sim => sim.take_subflow_paths()));
         let row = |path: SubflowPath| {
             let links = path.links.into_iter().map(|link| link.0).collect();
-            (path.transfer, path.five_tuple.src_port, links, path.why)
+            (path.transfer, path.five_tuple.src_port(), links, path.why)
         };
         paths.into_iter().map(row).collect()
     }

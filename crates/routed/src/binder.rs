@@ -134,8 +134,8 @@ impl Binder {
             return Err(OpenError::Open(five_tuple));
         }
         let at = |address| self.fabric.attachment(address).ok_or(OpenError::UnknownAddress(address));
-        let (uplink, _) = (at(five_tuple.src)?.uplink, at(five_tuple.dst)?);
-        let is_tcp = five_tuple.proto == PROTO_TCP;
+        let (uplink, _) = (at(five_tuple.src())?.uplink, at(five_tuple.dst())?);
+        let is_tcp = five_tuple.proto() == PROTO_TCP;
         let dscp = if long { LONG_FLOW_DSCP } else { 0 };
         let headers = Headers { dscp, tcp_flags: if is_tcp { TCP_ACK } else { 0 }, ..Headers::plain(five_tuple) };
         let mut inputs = Vec::new();
@@ -188,9 +188,9 @@ impl Binder {
     pub fn close(&mut self, now: Nanos, five_tuple: &FiveTuple) {
         let Some(connection) = self.connections.remove(five_tuple) else { return };
         for port in connection.foreign.iter().copied().chain(connection.bound.port) {
-            self.ports.give_back(five_tuple.src, port);
+            self.ports.give_back(five_tuple.src(), port);
         }
-        let is_tcp = five_tuple.proto == PROTO_TCP;
+        let is_tcp = five_tuple.proto() == PROTO_TCP;
         let last = Headers { tcp_flags: if is_tcp { TCP_FIN | TCP_ACK } else { 0 }, ..connection.headers };
         let mut inputs = self.switches.walk(connection.uplink, last).copies;
         if !is_tcp || self.controller.needs().detection == Detection::Announced {

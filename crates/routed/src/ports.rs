@@ -20,7 +20,8 @@ pub struct Pair {
 impl Pair {
     /// The pair of a connection.
     pub fn of(five_tuple: &FiveTuple) -> Pair {
-        let FiveTuple { src, dst, proto, dst_port, .. } = *five_tuple;
+        let (src, dst, proto, dst_port) =
+            (five_tuple.src(), five_tuple.dst(), five_tuple.proto(), five_tuple.dst_port());
         Pair { src, dst, proto, dst_port }
     }
 }

@@ -145,7 +145,7 @@ impl Switches {
 
     /// Where packets with these headers go, from the link of their host on.
     pub(crate) fn walk(&self, uplink: LinkId, mut headers: Headers) -> Walk {
-        let goal = self.fabric.attachment(headers.five_tuple.dst).map(|at| at.uplink.reverse());
+        let goal = self.fabric.attachment(headers.five_tuple.dst()).map(|at| at.uplink.reverse());
         let (mut walk, mut link) = (Walk::default(), uplink);
         while walk.links.len() <= MOST_HOPS {
             walk.links.push(link);

@@ -48,7 +48,7 @@ proptest! {
                 break;
             }
             let dscp = if step.long { LONG_FLOW_DSCP } else { 0 };
-            if let Some(&(tuple, dscp)) = open.iter().find(|(tuple, _)| *tuple == five_tuple(&fabric, step.pair, tuple.src_port)) {
+            if let Some(&(tuple, dscp)) = open.iter().find(|(tuple, _)| *tuple == five_tuple(&fabric, step.pair, tuple.src_port())) {
                 open.remove(&(tuple, dscp));
                 network.send(Headers { tcp_flags: TCP_FIN | TCP_ACK, dscp, ..Headers::plain(tuple) });
                 binder.close(now, &tuple);

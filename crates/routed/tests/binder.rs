@@ -87,8 +87,8 @@ fn a_connection_without_a_known_port_opens_as_it_would() {
     assert!(bound.port.is_none() && bound.chosen);
     assert_eq!(binder.counts().without_port, 1);
     assert_eq!(binder.open(START, long(five_tuple)), Err(OpenError::Open(five_tuple)));
-    let strange = pathloom_model::FiveTuple { dst: [10, 9, 9, 9].into(), ..five_tuple };
-    assert_eq!(binder.open(START, long(strange)), Err(OpenError::UnknownAddress(strange.dst)));
+    let strange = five_tuple.with_dst([10, 9, 9, 9].into());
+    assert_eq!(binder.open(START, long(strange)), Err(OpenError::UnknownAddress(strange.dst())));
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub fn binder(fabric: &Arc<Fabric>, scheme: Box<dyn Scheme>) -> Binder {
 /// A connection between two hosts, by their numbers.
 pub fn five_tuple(fabric: &Fabric, (src, dst): (usize, usize), src_port: u16) -> FiveTuple {
     let address = |host: usize| fabric.attachments()[host].address;
-    FiveTuple { src: address(src), dst: address(dst), proto: PROTO_TCP, src_port, dst_port: 5201 }
+    FiveTuple::new(PROTO_TCP, (address(src), src_port), (address(dst), 5201))
 }
 
 pub fn long(five_tuple: FiveTuple) -> Opening {
@@ -35,7 +35,7 @@ pub fn long(five_tuple: FiveTuple) -> Opening {
 /// times.
 pub fn map(fabric: &Fabric, five_tuple: &FiveTuple, each: u16) -> BTreeMap<u16, Vec<LinkId>> {
     let at = |address| *fabric.attachment(address).expect("the address is a host's");
-    let (from, to) = (at(five_tuple.src), at(five_tuple.dst));
+    let (from, to) = (at(five_tuple.src()), at(five_tuple.dst()));
     let mut found: Vec<Vec<LinkId>> = Vec::new();
     let mut open = vec![vec![from.uplink]];
     // Breadth first: the first paths that arrive are the shortest.

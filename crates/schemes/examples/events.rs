@@ -78,7 +78,7 @@ impl World {
         let id = FlowId(self.next);
         self.next += 1;
         let src_port = (self.next % 60_000) as u16;
-        let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port, dst_port: 5001 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (from.address, src_port), (to.address, 5001));
         let flow =
             FlowView { size_bytes: size_bytes.into(), long: true, ..FlowView::new(five_tuple, &from, &to, self.now) };
         self.view.flows.insert(id, flow);
@@ -101,7 +101,7 @@ impl World {
         for (id, &pace_bps) in &self.paced_bps {
             let flow = &self.view.flows[id];
             let port = |address| self.view.fabric.attachment(address).expect("a host's address").uplink;
-            let ends = [port(flow.five_tuple.src).0, port(flow.five_tuple.dst).reverse().0];
+            let ends = [port(flow.five_tuple.src()).0, port(flow.five_tuple.dst()).reverse().0];
             let path = flow.route.iter().flat_map(|path| path.links()).map(|link| link.0);
             let crossed: Vec<u32> = ends.into_iter().chain(path).collect();
             crossed.iter().for_each(|&link| used[link as usize] += pace_bps as f64);

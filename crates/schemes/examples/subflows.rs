@@ -43,8 +43,7 @@ fn measure(fabric: &Arc<pathloom_model::Fabric>, scheme: &str) -> [Vec<u128>; 2]
         for (turn, times) in times.iter_mut().enumerate() {
             let (from, to) = (*fabric.host_attachments(src)[0], *fabric.host_attachments(dst)[0]);
             let (id, token) = (FlowId((2 * number + turn) as u64), Some(number as u32));
-            let five_tuple =
-                FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port: turn as u16, dst_port: 80 };
+            let five_tuple = FiveTuple::new(PROTO_TCP, (from.address, turn as u16), (to.address, 80));
             let mut flow = FlowView::new(five_tuple, &from, &to, Nanos::ZERO);
             (flow.long, flow.mptcp_token) = (true, token);
             view.flows.insert(id, flow);

@@ -56,8 +56,8 @@ pub fn placed_flow(view: &View, flow: &FlowView) -> PlacedFlow {
     PlacedFlow {
         src_tor: flow.src_tor.0,
         dst_tor: flow.dst_tor.0,
-        src_access: access(flow.five_tuple.src).map(|uplink| uplink.0),
-        dst_access: access(flow.five_tuple.dst).map(|uplink| uplink.reverse().0),
+        src_access: access(flow.five_tuple.src()).map(|uplink| uplink.0),
+        dst_access: access(flow.five_tuple.dst()).map(|uplink| uplink.reverse().0),
         announced_bps: None,
         remaining_bytes: flow.size_bytes.get().map(|size| size.saturating_sub(flow.bytes)),
     }

@@ -138,7 +138,7 @@ fn known(view: &View, flow: &FlowView) -> Option<PlacedFlow> {
 
 /// The access links of a flow, and the rate of the slower one; `None` if the fabric does not have its addresses.
 pub(crate) fn access(view: &View, flow: &FlowView) -> Option<([u32; 2], u64)> {
-    let (src, dst) = (view.fabric.attachment(flow.five_tuple.src)?, view.fabric.attachment(flow.five_tuple.dst)?);
+    let (src, dst) = (view.fabric.attachment(flow.five_tuple.src())?, view.fabric.attachment(flow.five_tuple.dst())?);
     let (up, down) = (src.uplink, dst.uplink.reverse());
     let rate_bps = |link| view.fabric.link(link).settings.rate_bps;
     Some(([up.0, down.0], rate_bps(up).min(rate_bps(down))))

@@ -123,7 +123,7 @@ mod tests {
         let fabric = view.fabric.clone();
         let at = |name: &str| *fabric.host_attachments(fabric.find(name).unwrap())[0];
         let (from, to) = (at(src), at(dst));
-        let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (from.address, 1), (to.address, 2));
         let vlb = Vlb { seed: 1, backoff: Backoff::default() };
         let place = |number: u64| {
             let flow = FlowId(number);

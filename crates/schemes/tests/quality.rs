@@ -37,8 +37,8 @@ fn rates(view: &View) -> Vec<f64> {
     let mut flows = FlowSet::new();
     for flow in view.flows.values() {
         let path = flow.route.as_ref().map_or_else(|| hashed(view, &routes, flow), |path| path.links().to_vec());
-        let up = view.fabric.attachment(flow.five_tuple.src).unwrap().uplink;
-        let down = view.fabric.attachment(flow.five_tuple.dst).unwrap().uplink.reverse();
+        let up = view.fabric.attachment(flow.five_tuple.src()).unwrap().uplink;
+        let down = view.fabric.attachment(flow.five_tuple.dst()).unwrap().uplink.reverse();
         let links: Vec<u32> = [up].into_iter().chain(path).chain([down]).map(|link| link.0).collect();
         flows.push(&links);
     }

@@ -107,7 +107,7 @@ impl Scenario {
             Step::Foreign => {
                 if let Some(flow) = self.add(0, 1, (0, 0)) {
                     let known = self.world.view.flows.get_mut(&flow).unwrap();
-                    known.five_tuple.src = [192, 168, 0, 1].into();
+                    known.five_tuple = known.five_tuple.with_src([192, 168, 0, 1].into());
                     self.tell(&Event::FlowArrived { flow });
                 }
             }

@@ -192,7 +192,7 @@ impl Hosts {
     fn ends(&self, id: FlowId) -> [usize; 2] {
         let (fabric, flow) = (&self.world.view.fabric, &self.world.view.flows[&id]);
         let uplink = |address| fabric.attachment(address).unwrap().uplink;
-        [uplink(flow.five_tuple.src).index(), uplink(flow.five_tuple.dst).reverse().index()]
+        [uplink(flow.five_tuple.src()).index(), uplink(flow.five_tuple.dst()).reverse().index()]
     }
 
     /// Checks that no transfer has waited for long while its links have free capacity. An exception is a transfer on

@@ -120,7 +120,7 @@ mod tests {
     fn wire_bytes_counts_headers_padding_and_carried_packets() {
         let arp =
             Arp { request: true, sender_mac: mac_of(HOST), sender_ip: HOST, target_mac: Mac::ZERO, target_ip: HOST };
-        let five_tuple = FiveTuple { src: HOST, dst: HOST, proto: 6, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(6, (HOST, 1), (HOST, 2));
         let conversation = Conversation::of(mac_of(HOST), mac_of(HOST), five_tuple);
         let message = |carried| {
             let kind = PathKind::Request;

@@ -35,7 +35,7 @@ impl<T: Tap> Simulation<T> {
     /// and those that its acknowledgements would cross.
     pub fn paths(&self, flow: u32) -> [Vec<LinkId>; 2] {
         let Some(five_tuple) = self.hosts.transfers().five_tuple(flow) else { return Default::default() };
-        let back = self.fabric.attachment(five_tuple.dst).map(|there| {
+        let back = self.fabric.attachment(five_tuple.dst()).map(|there| {
             let headers = self.hosts.headers(flow, five_tuple.reverse());
             self.network.trace(there.uplink, headers)
         });

@@ -116,10 +116,15 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     let is = |flag| packet.headers.tcp_flags & flag != 0 && (flag != TCP_SYN || packet.payload == 0);
     let number = if is(TCP_SYN) { 0 } else { (packet.seq as u32).wrapping_add(1) };
     let (seq, ack) = if packet.is_ack { (u32::from(!is(TCP_SYN)), number.max(1)) } else { (number, 1) };
-    let ethernet = PacketBuilder::ethernet2(mac(tuple.src.octets()), mac(tuple.dst.octets()));
-    let mut ip =
-        etherparse::Ipv4Header::new(0, 64, etherparse::IpNumber(tuple.proto), tuple.src.octets(), tuple.dst.octets())
-            .map_err(io::Error::other)?;
+    let ethernet = PacketBuilder::ethernet2(mac(tuple.src().octets()), mac(tuple.dst().octets()));
+    let mut ip = etherparse::Ipv4Header::new(
+        0,
+        64,
+        etherparse::IpNumber(tuple.proto()),
+        tuple.src().octets(),
+        tuple.dst().octets(),
+    )
+    .map_err(io::Error::other)?;
     ip.dscp = etherparse::IpDscp::try_new(packet.headers.dscp).unwrap_or_default();
     ip.dont_fragment = true;
     if packet.marked && !packet.is_ack {
@@ -130,13 +135,13 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
         Some(tag) => ethernet.single_vlan(tag).ip(ip),
         None => ethernet.ip(ip),
     };
-    if tuple.proto == PROTO_UDP {
-        let udp = step.udp(tuple.src_port, tuple.dst_port);
+    if tuple.proto() == PROTO_UDP {
+        let udp = step.udp(tuple.src_port(), tuple.dst_port());
         return without_payload(packet, |payload, bytes| udp.write(bytes, payload).map_err(io::Error::other));
     }
     let stamp = (now_ps / 1_000_000_000) as u32;
     let mut tcp = step
-        .tcp(tuple.src_port, tuple.dst_port, seq, u16::MAX)
+        .tcp(tuple.src_port(), tuple.dst_port(), seq, u16::MAX)
         .options(&[TcpOptionElement::Noop, TcpOptionElement::Noop, TcpOptionElement::Timestamp(stamp, 0)])
         .map_err(|_| io::Error::other("the TCP options do not fit their header"))?;
     if is(TCP_SYN) {

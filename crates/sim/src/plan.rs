@@ -47,13 +47,7 @@ impl Service {
 impl Ends {
     /// The five-tuple that the subflow gets if it is free when the subflow starts.
     pub(crate) fn five_tuple(&self) -> FiveTuple {
-        FiveTuple {
-            src: self.src.address,
-            dst: self.dst.address,
-            proto: self.service.proto,
-            src_port: self.src_port,
-            dst_port: self.service.port,
-        }
+        FiveTuple::new(self.service.proto, (self.src.address, self.src_port), (self.dst.address, self.service.port))
     }
 }
 

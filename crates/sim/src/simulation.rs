@@ -440,7 +440,7 @@ impl<T: Tap> Simulation<T> {
     /// where they arrive (or would be lost). Empty for a transfer that has not started.
     pub fn route(&self, flow: u32) -> Vec<LinkId> {
         let Some(five_tuple) = self.hosts.transfers().five_tuple(flow) else { return Vec::new() };
-        let Some(source) = self.fabric.attachment(five_tuple.src) else { return Vec::new() };
+        let Some(source) = self.fabric.attachment(five_tuple.src()) else { return Vec::new() };
         self.network.trace(source.uplink, self.hosts.headers(flow, five_tuple))
     }
 

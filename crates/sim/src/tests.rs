@@ -43,7 +43,7 @@ fn stride() -> Simulation {
 /// Attachments of both ends of a flow.
 fn ends(simulation: &Simulation, flow: usize) -> [Attachment; 2] {
     let five_tuple = simulation.outcome().flows[flow].five_tuple.unwrap();
-    [five_tuple.src, five_tuple.dst].map(|address| *simulation.fabric.attachment(address).unwrap())
+    [five_tuple.src(), five_tuple.dst()].map(|address| *simulation.fabric.attachment(address).unwrap())
 }
 
 /// Adds a rule with the highest priority to a switch.
@@ -253,7 +253,7 @@ fn subflows_of_one_transfer_have_different_five_tuples_and_end_with_the_run() {
     simulation.advance(Nanos::from_millis(500));
     let first = simulation.outcome().flows[0].five_tuple.unwrap();
     let slots: Vec<Option<usize>> = [40_000, 40_001, 40_002]
-        .map(|src_port| simulation.network.links.lanes.slot(&pathloom_model::FiveTuple { src_port, ..first }))
+        .map(|src_port| simulation.network.links.lanes.slot(&first.with_src_port(src_port)))
         .to_vec();
     assert_eq!(slots, [Some(1), Some(2), None]);
     let half = simulation.outcome().flows[0].delivered_bytes;
@@ -369,7 +369,7 @@ fn transfers_between_servers_take_either_plane_and_stay_in_it() {
     let tor = |address| graph.node(graph.attachment(address).unwrap().tor).name.clone();
     let ends = outcome.flows.iter().map(|flow| {
         let five_tuple = flow.five_tuple.unwrap();
-        [five_tuple.src, five_tuple.dst].map(tor)
+        [five_tuple.src(), five_tuple.dst()].map(tor)
     });
     // The last part of the name of a leaf is its plane.
     let (inside, outside): (Vec<_>, Vec<_>) = ends.partition(|[src, _]| src.starts_with('n'));

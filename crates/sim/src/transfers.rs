@@ -257,12 +257,13 @@ impl Transfers {
         let count = u32::from(*ports.end()) - u32::from(*ports.start()) + 1;
         let within = |steps: u32| *ports.start() + (steps % count) as u16;
         let mut five_tuple = ends.five_tuple();
-        five_tuple.src_port = within(u32::from(five_tuple.src_port - EPHEMERAL.start()));
-        let port = five_tuple.src_port;
+        five_tuple = five_tuple.with_src_port(within(u32::from(five_tuple.src_port() - EPHEMERAL.start())));
+        let port = five_tuple.src_port();
         while in_use(&five_tuple) {
-            five_tuple.src_port = within(u32::from(five_tuple.src_port - ports.start()) + 1);
+            five_tuple = five_tuple.with_src_port(within(u32::from(five_tuple.src_port() - ports.start()) + 1));
             // All ports of this pair are in use, so the next service port is tried.
-            five_tuple.dst_port += u16::from(five_tuple.src_port == port);
+            let dst_port = five_tuple.dst_port() + u16::from(five_tuple.src_port() == port);
+            five_tuple = five_tuple.with_dst_port(dst_port);
         }
         let record = &mut self.records[transfer as usize];
         record.five_tuple.get_or_insert(five_tuple);

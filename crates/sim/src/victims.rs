@@ -111,7 +111,7 @@ mod tests {
 
     fn connection(number: u8) -> FiveTuple {
         let address = |last| Ipv4Addr::new(10, 0, 0, last);
-        FiveTuple { src: address(number), dst: address(100), proto: 17, src_port: 1, dst_port: 2 }
+        FiveTuple::new(17, (address(number), 1), (address(100), 2))
     }
 
     const ROOT: QueueId = (9, 0);

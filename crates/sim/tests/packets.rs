@@ -78,7 +78,7 @@ fn a_lone_transfer_uses_its_card_fully_and_ends_early_enough() {
             assert!((0.95..=1.0).contains(&share), "{fabric} {mtu}: {share}");
             assert_eq!((outcome.packets.dropped, outcome.packets.trimmed), (0, 0), "{fabric} {mtu}");
             assert_eq!(
-                outcome.flows[0].five_tuple.map(|five_tuple| (five_tuple.proto, five_tuple.dst_port)),
+                outcome.flows[0].five_tuple.map(|five_tuple| (five_tuple.proto(), five_tuple.dst_port())),
                 Some((17, 4793))
             );
         }

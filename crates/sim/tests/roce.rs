@@ -17,7 +17,7 @@ fn a_lone_flow_takes_the_time_of_its_frames_and_links() {
     // 100 frames of 4162 bytes at 100 Gbit/s take 33.296 µs, and six links of 500 ns with five switches add 3 µs and 5 · 332.96 ns.
     let outcome = run(settings(crate::packets::FAT_TREE, &[(0, 0, 15, Some(409_600))], "roce", ""));
     assert_eq!(fcts_us(&outcome), [37.960], "37.9608 us less what was rounded");
-    assert_eq!(outcome.flows[0].five_tuple.unwrap().dst_port, 4791);
+    assert_eq!(outcome.flows[0].five_tuple.unwrap().dst_port(), 4791);
     let packets = outcome.flows[0].packets;
     assert_eq!(packets, 100 + 13, "an acknowledgement for 8 packets, and one for the last");
 }
@@ -31,7 +31,7 @@ fn transfers_of_a_job_share_the_queue_pair_of_their_hosts_while_it_is_free() {
         let mut workload = (*own.workload).clone();
         workload.flows.iter_mut().for_each(|flow| flow.standing = standing);
         let outcome = run(SimSettings { workload: workload.into(), ..own });
-        outcome.flows.iter().map(|flow| flow.five_tuple.unwrap().src_port).collect::<Vec<u16>>()
+        outcome.flows.iter().map(|flow| flow.five_tuple.unwrap().src_port()).collect::<Vec<u16>>()
     };
     let [first, second, third, fourth] = ports(true)[..] else { panic!("four transfers") };
     assert_eq!((second, third), (first, first + 1), "the third transfer begins while the second one goes on");

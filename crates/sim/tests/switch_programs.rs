@@ -249,7 +249,7 @@ fn hosts_mark_only_elephants() {
     let (by_port, _) = Case { elephants: elephants(Mark::SourcePorts(ports.clone())), ..CASE }.run();
     let mut marked = 0;
     for (flow, same) in by_port.flows.iter().zip(&plain.flows).filter(|(flow, _)| flow.start.is_some()) {
-        let port = flow.five_tuple.unwrap().src_port;
+        let port = flow.five_tuple.unwrap().src_port();
         let is_elephant = flow.size_bytes.unwrap() > 1_000_000;
         assert_eq!(ports.contains(&port), is_elephant, "{flow:?}");
         assert!(is_elephant || flow.five_tuple == same.five_tuple, "other flows keep the ports that were drawn");

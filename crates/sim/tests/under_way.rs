@@ -59,7 +59,7 @@ fn each_transfer_takes_the_path_that_it_had() {
         assert_eq!(switches(&run, &fabric, flow as u32), *path, "flow {flow}");
     }
     let outcome = run.outcome();
-    let mut ports: Vec<u16> = outcome.flows.iter().map(|flow| flow.five_tuple.unwrap().src_port).collect();
+    let mut ports: Vec<u16> = outcome.flows.iter().map(|flow| flow.five_tuple.unwrap().src_port()).collect();
     ports.sort_unstable();
     ports.dedup();
     assert_eq!(ports.len(), PATHS.len());

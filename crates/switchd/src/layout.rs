@@ -58,11 +58,11 @@ impl Flow {
         let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
         Flow {
             ifindex,
-            src: network(five_tuple.src),
-            dst: network(five_tuple.dst),
-            src_port: five_tuple.src_port.to_be(),
-            dst_port: five_tuple.dst_port.to_be(),
-            proto: five_tuple.proto.into(),
+            src: network(five_tuple.src()),
+            dst: network(five_tuple.dst()),
+            src_port: five_tuple.src_port().to_be(),
+            dst_port: five_tuple.dst_port().to_be(),
+            proto: five_tuple.proto().into(),
             dscp: dscp.into(),
             dst_mac: dst.0,
             src_mac: src.0,
@@ -72,13 +72,11 @@ impl Flow {
     /// Returns the five-tuple of the flow.
     pub fn five_tuple(&self) -> FiveTuple {
         let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
-        FiveTuple {
-            src: address(self.src),
-            dst: address(self.dst),
-            proto: self.proto as u8,
-            src_port: u16::from_be(self.src_port),
-            dst_port: u16::from_be(self.dst_port),
-        }
+        FiveTuple::new(
+            self.proto as u8,
+            (address(self.src), u16::from_be(self.src_port)),
+            (address(self.dst), u16::from_be(self.dst_port)),
+        )
     }
 }
 
@@ -124,13 +122,7 @@ mod tests {
 
     #[test]
     fn a_flow_round_trips() {
-        let tuple = FiveTuple {
-            src: [10, 0, 0, 1].into(),
-            dst: [10, 0, 7, 2].into(),
-            proto: 6,
-            src_port: 40_000,
-            dst_port: 80,
-        };
+        let tuple = FiveTuple::new(6, ([10, 0, 0, 1].into(), 40_000), ([10, 0, 7, 2].into(), 80));
         let flow = Flow::new(7, &tuple, Mac([2; 6]), Mac([4; 6]), 8);
         assert_eq!(flow.five_tuple(), tuple);
         assert_eq!(flow.src_port.to_ne_bytes(), 40_000_u16.to_be_bytes());

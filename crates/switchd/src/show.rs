@@ -2,7 +2,7 @@
 
 use crate::layout::Port;
 use pathloom_daemon_support::files::bind_private;
-use pathloom_model::{FiveTuple, PortNo};
+use pathloom_model::PortNo;
 use pathloom_switching::program::DropCause;
 use pathloom_switching::{Saved, Tables};
 use serde::{Deserialize, Serialize};
@@ -148,7 +148,12 @@ impl Report {
         };
         self.neighbours = saved.neighbours.iter().map(neighbour).collect();
         let connection = |one: &pathloom_switching::SavedConnection| {
-            let FiveTuple { src, dst, src_port, dst_port, .. } = one.conversation.five_tuple;
+            let (src, dst, src_port, dst_port) = (
+                one.conversation.five_tuple.src(),
+                one.conversation.five_tuple.dst(),
+                one.conversation.five_tuple.src_port(),
+                one.conversation.five_tuple.dst_port(),
+            );
             ConnectionRow {
                 source: format!("{src}:{src_port}"),
                 destination: format!("{dst}:{dst_port}"),

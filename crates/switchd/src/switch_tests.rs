@@ -61,17 +61,17 @@ fn switch(most: usize) -> (Switch, Kernel) {
 }
 
 fn tuple(src_port: u16) -> FiveTuple {
-    FiveTuple { src: [10, 0, 0, 1].into(), dst: [10, 0, 0, 9].into(), proto: PROTO_TCP, src_port, dst_port: 80 }
+    FiveTuple::new(PROTO_TCP, ([10, 0, 0, 1].into(), src_port), ([10, 0, 0, 9].into(), 80))
 }
 
 fn segment(five_tuple: FiveTuple, tcp_flags: u8) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
-    ip.extend(five_tuple.src.octets());
-    ip.extend(five_tuple.dst.octets());
-    ip.extend(five_tuple.src_port.to_be_bytes());
-    ip.extend(five_tuple.dst_port.to_be_bytes());
+    ip.extend(five_tuple.src().octets());
+    ip.extend(five_tuple.dst().octets());
+    ip.extend(five_tuple.src_port().to_be_bytes());
+    ip.extend(five_tuple.dst_port().to_be_bytes());
     ip.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, tcp_flags, 0, 0, 0, 0, 0, 0]);
-    let forward = five_tuple.dst_port == 80;
+    let forward = five_tuple.dst_port() == 80;
     let (src, dst) = if forward { (HOST, FAR) } else { (FAR, HOST) };
     let mut bytes = [dst.0, src.0].concat();
     bytes.extend([8, 0]);
@@ -188,7 +188,7 @@ fn the_next_start_continues_with_the_flows_in_the_kernel() {
     old.frame(NOW, H1, None, &segment(tuple(5000), TCP_ACK), &mut kernel);
     old.frame(NOW, S2, None, &segment(tuple(5000).reverse(), TCP_ACK), &mut kernel);
     // A flow of the default forwarding to a host that is not known any more.
-    let udp = FiveTuple { proto: 17, ..tuple(1) };
+    let udp = tuple(1).with_proto(17);
     let stray = Flow { five_tuple: udp, in_port: H1, src: HOST, dst: Mac([2; 6]), dscp: 0 };
     kernel.remember(&stray, &Way { out_port: S2, reason: ForwardingReason::Default });
     let saved = old.save_tables();

@@ -47,7 +47,7 @@ mod tests {
 
     fn tuple(src_port: u16) -> FiveTuple {
         let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
-        FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 }
+        FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 5001))
     }
 
     #[test]

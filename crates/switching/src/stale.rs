@@ -36,7 +36,7 @@ mod tests {
 
     fn tuple(src_port: u16) -> FiveTuple {
         let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
-        FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 }
+        FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 5001))
     }
 
     #[test]
@@ -48,7 +48,7 @@ mod tests {
         for wider in [
             Match { src_port: None, ..Match::five_tuple(tuple(1)) },
             Match { proto: None, ..Match::five_tuple(tuple(1)) },
-            Match { dst: Some(pathloom_model::Prefix::new(tuple(1).dst, 31)), ..Match::five_tuple(tuple(1)) },
+            Match { dst: Some(pathloom_model::Prefix::new(tuple(1).dst(), 31)), ..Match::five_tuple(tuple(1)) },
             Match::default(),
         ] {
             let mut stale = stale.clone();

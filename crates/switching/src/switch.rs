@@ -370,7 +370,7 @@ mod tests {
 
     fn tuple(src_port: u16) -> FiveTuple {
         let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
-        FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 }
+        FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 5001))
     }
 
     fn rule(table: u8, priority: u16, matches: Match, actions: Vec<RuleAction>) -> Rule {
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_decision_says_whether_it_holds_for_all_packets_to_the_destination() {
-        let to = Match { dst: Some(Prefix::new(tuple(1).dst, 24)), ..Match::default() };
+        let to = Match { dst: Some(Prefix::new(tuple(1).dst(), 24)), ..Match::default() };
         let decide = |rules: &[(Match, &[RuleAction])], in_port: u32| {
             let mut switch = switch();
             for (priority, (matches, actions)) in (1..).zip(rules) {
@@ -502,7 +502,7 @@ mod tests {
         assert!(s.decide(PortNo(1), &Headers { tcp_flags: TCP_SYN, ..plain }).copied);
         let decision = s.decide(PortNo(1), &plain);
         assert!(!decision.copied && decision.looked_at_flags);
-        let udp = FiveTuple { proto: 17, ..tuple(1) };
+        let udp = tuple(1).with_proto(17);
         assert!(!s.decide(PortNo(1), &Headers { tcp_flags: TCP_SYN, ..Headers::plain(udp) }).copied);
     }
 
@@ -542,7 +542,7 @@ mod tests {
             }
             prop_assert_eq!(s.rule_count(), model.len());
             for (port, byte, src_port, flags, tag) in frames {
-                let five_tuple = FiveTuple { src: [10, 0, 0, byte].into(), dst: [10, 0, 1, byte].into(), ..tuple(src_port) };
+                let five_tuple = tuple(src_port).with_src([10, 0, 0, byte].into()).with_dst([10, 0, 1, byte].into());
                 let headers = Headers { tcp_flags: flags, tag, ..Headers::plain(five_tuple) };
                 let in_port = PortNo(u32::from(port) + 1);
                 let scan = model.values().rev().find(|rule| rule.matches.matches(in_port, &headers));

@@ -70,16 +70,16 @@ impl Mask {
     /// Returns the match of a rule with this mask that matches this frame. `None` if no rule with this mask can match.
     fn apply(&self, in_port: PortNo, headers: &Headers) -> Option<Match> {
         let tuple = &headers.five_tuple;
-        if self.tcp_flags.is_some() && tuple.proto != pathloom_model::PROTO_TCP {
+        if self.tcp_flags.is_some() && tuple.proto() != pathloom_model::PROTO_TCP {
             return None;
         }
         Some(Match {
             in_port: self.in_port.then_some(in_port),
-            src: self.src_len.map(|len| Prefix::new(tuple.src, len)),
-            dst: self.dst_len.map(|len| Prefix::new(tuple.dst, len)),
-            proto: self.proto.then_some(tuple.proto),
-            src_port: self.src_port.then_some(tuple.src_port),
-            dst_port: self.dst_port.then_some(tuple.dst_port),
+            src: self.src_len.map(|len| Prefix::new(tuple.src(), len)),
+            dst: self.dst_len.map(|len| Prefix::new(tuple.dst(), len)),
+            proto: self.proto.then_some(tuple.proto()),
+            src_port: self.src_port.then_some(tuple.src_port()),
+            dst_port: self.dst_port.then_some(tuple.dst_port()),
             dscp: self.dscp.then_some(headers.dscp),
             tcp_flags: self.tcp_flags.map(|mask| (headers.tcp_flags & mask, mask)),
             tag: if self.tag { Some(headers.tag?) } else { None },

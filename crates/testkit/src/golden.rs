@@ -189,7 +189,7 @@ impl Player {
         match what {
             What::Input(input) => network.give_input(input),
             What::Packet(headers) => {
-                let src = headers.five_tuple.src;
+                let src = headers.five_tuple.src();
                 network.fabric.attachment(src).ok_or_else(|| format!("no host has the address {src}"))?;
                 network.send(headers);
             }

@@ -236,7 +236,7 @@ impl Network {
 
     /// A host sends a packet by the port that has its source address. Returns its number.
     pub fn send(&mut self, headers: Headers) -> usize {
-        let at = *self.fabric.attachment(headers.five_tuple.src).expect("a host sends from an address it has");
+        let at = *self.fabric.attachment(headers.five_tuple.src()).expect("a host sends from an address it has");
         self.packets.push(Report { sent: self.now, headers, fates: Vec::new(), switches: Vec::new() });
         let packet = self.packets.len() - 1;
         self.cross(packet, at.uplink, headers, 0);
@@ -246,7 +246,7 @@ impl Network {
     /// What becomes of a packet that a host sends now, if nothing else happens. The check takes no time and leaves no
     /// trace.
     pub fn fates(&self, headers: Headers) -> Vec<Fate> {
-        let at = *self.fabric.attachment(headers.five_tuple.src).expect("a host sends from an address it has");
+        let at = *self.fabric.attachment(headers.five_tuple.src()).expect("a host sends from an address it has");
         let (mut fates, mut open) = (Vec::new(), vec![(at.uplink, headers, 0)]);
         while let Some((link, headers, hops)) = open.pop() {
             let record = self.fabric.link(link);
@@ -274,7 +274,7 @@ impl Network {
     /// Whether a packet with these headers reaches the host with its destination address, exactly once and without a
     /// tag.
     pub fn reaches(&self, headers: Headers) -> bool {
-        let host = self.fabric.attachment(headers.five_tuple.dst).map(|at| at.host);
+        let host = self.fabric.attachment(headers.five_tuple.dst()).map(|at| at.host);
         host.is_some_and(|host| self.fates(headers) == [Fate::Arrived(host, None)])
     }
 
@@ -528,7 +528,7 @@ impl Network {
     /// Packets that did not reach the host that they were for, exactly once and without a tag.
     pub fn delivery_errors(&self) -> Vec<&Report> {
         let fine = |report: &&Report| {
-            let host = self.fabric.attachment(report.headers.five_tuple.dst).map(|at| at.host);
+            let host = self.fabric.attachment(report.headers.five_tuple.dst()).map(|at| at.host);
             match report.fates.as_slice() {
                 &[(_, Fate::Arrived(node, None))] => Some(node) == host,
                 _ => false,

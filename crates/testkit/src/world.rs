@@ -74,7 +74,7 @@ impl World {
         let address = |host: usize| fabric.attachments()[host].address;
         let flow = |(port, &(src, dst)): (u16, &(usize, usize))| {
             let (src, dst) = (address(src), address(dst));
-            let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: port, dst_port: 80 };
+            let five_tuple = FiveTuple::new(PROTO_TCP, (src, port), (dst, 80));
             Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
         };
         let flows: Vec<Headers> = (1000..).zip(pairs).map(flow).collect();
@@ -96,13 +96,13 @@ impl World {
 
     /// The first flow's source ToR.
     pub fn tor(&self) -> NodeId {
-        self.network.fabric.attachment(self.flow.five_tuple.src).expect("the host is there").tor
+        self.network.fabric.attachment(self.flow.five_tuple.src()).expect("the host is there").tor
     }
 
     /// The path between the first flow's ToRs with these turns; `None` if they do not lead there.
     pub fn walk(&self, turns: &[u8]) -> Option<Path> {
         let fabric = &self.network.fabric;
-        let last = fabric.attachment(self.flow.five_tuple.dst).expect("the host is there").tor;
+        let last = fabric.attachment(self.flow.five_tuple.dst()).expect("the host is there").tor;
         strategies::walk(fabric, self.tor(), last, turns)
     }
 

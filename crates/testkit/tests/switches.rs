@@ -75,7 +75,7 @@ fn headers() -> impl Strategy<Value = (PortNo, Headers)> {
     let tuple = (address(), address(), proto(), 0..3u16, 0..3u16);
     (port(), tuple, 0..2u8, 0..4u8, prop::option::of(2..4u16)).prop_map(|(port, tuple, dscp, tcp_flags, tag)| {
         let (src, dst, proto, src_port, dst_port) = tuple;
-        let five_tuple = FiveTuple { src, dst, proto, src_port, dst_port };
+        let five_tuple = FiveTuple::new(proto, (src, src_port), (dst, dst_port));
         let tcp_flags = if proto == PROTO_TCP { tcp_flags } else { 0 };
         (port, Headers { five_tuple, dscp, tcp_flags, tag, mptcp: None })
     })

@@ -23,7 +23,7 @@ fn read(mut bytes: &[u8]) -> Vec<Message<'_>> {
 
 fn packet() -> Frame {
     let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
-    let five_tuple = FiveTuple { src, dst, proto: PROTO_UDP, src_port: 5, dst_port: 6 };
+    let five_tuple = FiveTuple::new(PROTO_UDP, (src, 5), (dst, 6));
     Frame::packet(0, Headers { tcp_flags: 0, ..Headers::plain(five_tuple) })
 }
 

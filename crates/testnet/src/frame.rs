@@ -129,16 +129,16 @@ impl Frame {
         };
         let flow_tuple = &headers.five_tuple;
         let is = |wanted: Option<u16>, proto: u8, port: u16| {
-            wanted.is_none_or(|wanted| flow_tuple.proto == proto && wanted == port)
+            wanted.is_none_or(|wanted| flow_tuple.proto() == proto && wanted == port)
         };
-        flow.ip_proto.is_none_or(|proto| proto == flow_tuple.proto)
+        flow.ip_proto.is_none_or(|proto| proto == flow_tuple.proto())
             && flow.ip_dscp.is_none_or(|dscp| dscp == headers.dscp)
-            && under(flow.ipv4_src, flow_tuple.src)
-            && under(flow.ipv4_dst, flow_tuple.dst)
-            && is(flow.tcp_src, PROTO_TCP, flow_tuple.src_port)
-            && is(flow.tcp_dst, PROTO_TCP, flow_tuple.dst_port)
-            && is(flow.udp_src, PROTO_UDP, flow_tuple.src_port)
-            && is(flow.udp_dst, PROTO_UDP, flow_tuple.dst_port)
+            && under(flow.ipv4_src, flow_tuple.src())
+            && under(flow.ipv4_dst, flow_tuple.dst())
+            && is(flow.tcp_src, PROTO_TCP, flow_tuple.src_port())
+            && is(flow.tcp_dst, PROTO_TCP, flow_tuple.dst_port())
+            && is(flow.udp_src, PROTO_UDP, flow_tuple.src_port())
+            && is(flow.udp_dst, PROTO_UDP, flow_tuple.dst_port())
     }
 }
 
@@ -150,16 +150,16 @@ fn under(wanted: Option<(Ipv4Addr, Ipv4Addr)>, address: Ipv4Addr) -> bool {
 /// The IPv4 packet with these headers and without data (RFC 791 §3.1). Checksums are 0: nobody reads them.
 fn ipv4(headers: &Headers) -> Vec<u8> {
     let tuple = &headers.five_tuple;
-    let ports = [tuple.src_port.to_be_bytes(), tuple.dst_port.to_be_bytes()].concat();
-    let transport = match tuple.proto {
+    let ports = [tuple.src_port().to_be_bytes(), tuple.dst_port().to_be_bytes()].concat();
+    let transport = match tuple.proto() {
         PROTO_TCP => [&ports[..], &[0; 8], &[5 << 4, headers.tcp_flags], &[0; 6]].concat(),
         PROTO_UDP => [&ports[..], &[0, 8, 0, 0]].concat(),
         _ => ports,
     };
     let length = (20 + transport.len() as u16).to_be_bytes();
-    let mut out = vec![0x45, headers.dscp << 2, length[0], length[1], 0, 0, 0, 0, 64, tuple.proto, 0, 0];
-    out.extend(tuple.src.octets());
-    out.extend(tuple.dst.octets());
+    let mut out = vec![0x45, headers.dscp << 2, length[0], length[1], 0, 0, 0, 0, 64, tuple.proto(), 0, 0];
+    out.extend(tuple.src().octets());
+    out.extend(tuple.dst().octets());
     out.extend(transport);
     out
 }
@@ -173,7 +173,7 @@ mod tests {
     fn a_packet_keeps_its_headers_as_bytes() {
         for proto in [PROTO_TCP, PROTO_UDP] {
             let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 7, 1].into());
-            let five_tuple = FiveTuple { src, dst, proto, src_port: 1000, dst_port: 80 };
+            let five_tuple = FiveTuple::new(proto, (src, 1000), (dst, 80));
             let tcp_flags = if proto == PROTO_TCP { 2 } else { 0 };
             let headers = Headers { dscp: 8, tcp_flags, tag: Some(7), ..Headers::plain(five_tuple) };
             let read = Frame::from_bytes(&Frame::packet(0, headers).to_bytes()).unwrap();

@@ -352,7 +352,7 @@ impl<M: Machine> Network<M> {
 
     /// The host that has the source address sends a packet. Returns its number.
     pub fn send(&mut self, headers: Headers) -> usize {
-        let end = self.host_of(headers.five_tuple.src).expect("a host sends from an address that it has").end;
+        let end = self.host_of(headers.five_tuple.src()).expect("a host sends from an address that it has").end;
         self.send_from(end, headers)
     }
 
@@ -380,7 +380,7 @@ impl<M: Machine> Network<M> {
     /// What becomes of a packet that a host sends now, if nothing else happens. The check takes no time and leaves no
     /// trace.
     pub fn fates(&mut self, headers: Headers) -> Vec<Fate> {
-        let from = self.host_of(headers.five_tuple.src).expect("a host sends from an address that it has").end;
+        let from = self.host_of(headers.five_tuple.src()).expect("a host sends from an address that it has").end;
         let (mut fates, mut open) = (Vec::new(), vec![(from, Frame::packet(0, headers), 0)]);
         while let Some((from, frame, hops)) = open.pop() {
             let to = self.cables.get(&from).copied();
@@ -408,7 +408,7 @@ impl<M: Machine> Network<M> {
     /// Whether a packet with these headers would reach the host with its destination address, exactly once and
     /// without a tag.
     pub fn reaches(&mut self, headers: Headers) -> bool {
-        let host = self.host_of(headers.five_tuple.dst).map(|host| host.end.node);
+        let host = self.host_of(headers.five_tuple.dst()).map(|host| host.end.node);
         host.is_some_and(|host| self.fates(headers) == [Fate::Arrived(host, None)])
     }
 
@@ -425,7 +425,7 @@ impl<M: Machine> Network<M> {
     /// Packets that did not reach the host that they were for, exactly once and without a tag.
     pub fn delivery_errors(&self) -> Vec<&Report> {
         let is_fine = |report: &&Report| {
-            let host = self.host_of(report.headers.five_tuple.dst).map(|host| host.end.node);
+            let host = self.host_of(report.headers.five_tuple.dst()).map(|host| host.end.node);
             matches!(report.fates[..], [(_, Fate::Arrived(node, None))] if Some(node) == host)
         };
         self.packets.iter().filter(|report| !is_fine(report)).collect()

@@ -279,7 +279,7 @@ impl Assignments {
 
     /// Returns the claimed path for the connection of this first packet; `None` if nobody claimed one.
     pub(crate) fn waiting(&self, five_tuple: &FiveTuple) -> Option<&Path> {
-        let claim = self.claims.get(&ClaimKey::of(five_tuple)).filter(|_| five_tuple.proto == PROTO_TCP)?;
+        let claim = self.claims.get(&ClaimKey::of(five_tuple)).filter(|_| five_tuple.proto() == PROTO_TCP)?;
         match claim.state {
             Claimed::Waiting { .. } => Some(&self.assignments.get(&claim.id)?.slots.get(claim.slot)?.path),
             Claimed::Bound(_) => None,

@@ -55,7 +55,7 @@ impl Setting {
 
     fn syn(&self, src_port: u16) -> FiveTuple {
         let PathRequest { src, dst, .. } = self.request(1);
-        FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 }
+        FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80))
     }
 
     fn pass(&mut self, time: Nanos) -> Vec<FlowId> {
@@ -154,7 +154,7 @@ fn each_claim_gets_the_next_path_and_a_repeated_claim_the_same_one() {
     assert_eq!(got, [0, 1, 2, 3, 0, 1].map(|path: usize| paths[path].clone()));
     assert_eq!(setting.claim(assignment, 2).unwrap(), paths[1]);
     assert_eq!(setting.all.waiting(&setting.syn(3)), Some(&paths[2]));
-    assert_eq!(setting.all.waiting(&FiveTuple { proto: 17, ..setting.syn(3) }), None, "claims are for TCP");
+    assert_eq!(setting.all.waiting(&setting.syn(3).with_proto(17)), None, "claims are for TCP");
     let (flow, back) = setting.bind(2);
     assert_eq!(setting.all.path_of(flow), Some(paths[1].clone()));
     assert_eq!(setting.all.path_of(back), Some(paths[1].reverse()));
@@ -222,7 +222,7 @@ fn an_unseen_connection_is_due_once_unless_its_claim_has_ended() {
     setting.all = Assignments::new(2);
     setting.act(|all, at| all.restore(at, saved, |_| true));
     assert_eq!(setting.pass_all(Nanos::from_millis(99)).unseen, []);
-    let port = FiveTuple { dst_port: 443, ..setting.syn(3) };
+    let port = setting.syn(3).with_dst_port(443);
     assert_eq!(setting.pass_all(Nanos::from_millis(1)).unseen, [(again, port)], "a restart keeps it");
     setting.all.release(setting.now, &me(), id).unwrap();
     setting.all.flow_ended(setting.now, FlowId(2));

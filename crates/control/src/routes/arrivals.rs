@@ -21,7 +21,7 @@ impl Routes {
         let five_tuple = headers.five_tuple;
         // The packet must come from the port of its source address, so that no host can send packets for another.
         let at_home = |at: &Attachment| at.tor == switch && cx.fabric.link(at.uplink).to_port == in_port;
-        if cx.attachment(five_tuple.src).filter(at_home).is_none() {
+        if cx.attachment(five_tuple.src()).filter(at_home).is_none() {
             cx.counts.invalid_inputs += 1;
             return;
         }
@@ -72,7 +72,7 @@ impl Routes {
             Detection::Measured { .. } => false,
             Detection::Label | Detection::Announced | Detection::Any { .. } => true,
         };
-        let tor = cx.attachment(five_tuple.src).map(|at| at.tor);
+        let tor = cx.attachment(five_tuple.src()).map(|at| at.tor);
         if let Some(tor) = tor.filter(|&tor| !cx.is_ready(tor)) {
             return self.early_messages.store(cx, tor, EarlyMessage::Announced(five_tuple, size_bytes));
         }
@@ -105,7 +105,7 @@ impl Routes {
 
     /// Adds a flow that begins. `None` if it is already known or cannot be added.
     fn arrive(&mut self, cx: &mut Context, five_tuple: FiveTuple, long: bool) -> Option<FlowId> {
-        let (src, dst) = match (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst)) {
+        let (src, dst) = match (cx.attachment(five_tuple.src()), cx.attachment(five_tuple.dst())) {
             (Some(src), Some(dst)) if src.address != dst.address => (src, dst),
             _ => {
                 cx.counts.invalid_inputs += 1;
@@ -261,7 +261,7 @@ impl Routes {
     /// connection would not get the path.
     fn is_open_elsewhere(&self, key: ClaimKey, opens_to: Option<u16>) -> bool {
         let open = self.assignments.flow_of(key).and_then(|flow| self.rules.flows.get(flow));
-        open.zip(opens_to).is_some_and(|(open, dst_port)| open.key.five_tuple.dst_port != dst_port)
+        open.zip(opens_to).is_some_and(|(open, dst_port)| open.key.five_tuple.dst_port() != dst_port)
     }
 
     /// Puts a connection on its claimed path. Returns whether this was possible.
@@ -317,7 +317,7 @@ impl Routes {
 
     /// Adds the flow of one direction of a connection. A flow that had the same five-tuple ends, and its rules drain.
     fn make_bound(&mut self, cx: &mut Context, five_tuple: FiveTuple) -> Option<FlowId> {
-        let ends = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
+        let ends = (cx.attachment(five_tuple.src())?, cx.attachment(five_tuple.dst())?);
         let plans = match self.rules.flows.find(&five_tuple) {
             Some(other) => self.replace(cx, other)?,
             None => 0,

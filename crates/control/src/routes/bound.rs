@@ -46,7 +46,7 @@ pub(super) fn assign(cx: &mut Context, assignments: &mut Assignments, request: u
 /// Whether a copied packet is the first one of a connection that has claimed a path.
 pub(super) fn is_claimed(assignments: &Assignments, headers: &Headers) -> bool {
     let (five_tuple, flags) = (headers.five_tuple, headers.tcp_flags);
-    if assignments.is_empty() || five_tuple.proto != PROTO_TCP {
+    if assignments.is_empty() || five_tuple.proto() != PROTO_TCP {
         return false;
     }
     let first = flags & (TCP_SYN | TCP_ACK | TCP_FIN | TCP_RST) == TCP_SYN;

@@ -74,7 +74,7 @@ impl FlowRecord {
     pub(crate) fn restore(self, cx: &mut Context, rules: &mut FlowRules) {
         let record = self;
         let FlowRecord { id, five_tuple, .. } = record;
-        let attachments = (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst));
+        let attachments = (cx.attachment(five_tuple.src()), cx.attachment(five_tuple.dst()));
         let (Some(src), Some(dst)) = attachments else { return };
         let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
         record.meter.into_iter().for_each(|meter| rules.limits.mark(src.tor, meter));

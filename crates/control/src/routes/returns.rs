@@ -39,11 +39,11 @@ pub(super) struct Missing {
 /// one.
 pub(super) fn missing(cx: &Context, flows: &FlowTable, orphans: &Orphans, id: FlowId) -> Option<Missing> {
     let five_tuple = flows.get(id)?.key.five_tuple.reverse();
-    if five_tuple.proto != PROTO_TCP {
+    if five_tuple.proto() != PROTO_TCP {
         // Other protocols need no reverse packets, and unused rules would expire and be added again.
         return None;
     }
-    let ends = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
+    let ends = (cx.attachment(five_tuple.src())?, cx.attachment(five_tuple.dst())?);
     let replaces = flows.find(&five_tuple);
     let free = match replaces {
         // The reverse direction was known by its first packet and counted. From now on it is counted on its path.

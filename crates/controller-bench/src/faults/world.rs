@@ -142,7 +142,7 @@ impl World {
     /// Headers of a labelled flow between the hosts with these numbers.
     pub(crate) fn packet(&self, from: usize, to: usize, src_port: u16) -> Headers {
         let address = |host: usize| self.hosts[host].address;
-        let five_tuple = FiveTuple { src: address(from), dst: address(to), proto: PROTO_UDP, src_port, dst_port: 80 };
+        let five_tuple = FiveTuple::new(PROTO_UDP, (address(from), src_port), (address(to), 80));
         Headers { dscp: LONG_FLOW_DSCP, tcp_flags: 0, ..Headers::plain(five_tuple) }
     }
 
@@ -158,7 +158,7 @@ impl World {
 
     fn announce_flow(&mut self, agent: usize, flow: FiveTuple) {
         let size_bytes = self.sizes.get(&flow).copied().flatten();
-        let program = ProgramId(flow.src_port.into());
+        let program = ProgramId(flow.src_port().into());
         // An agent has room for many more flows than there are.
         self.with_agent(agent, |agent| agent.handle_announce(program, flow, size_bytes).ok());
     }
@@ -166,9 +166,9 @@ impl World {
     /// The flow with this number ends.
     pub(crate) fn end_flow(&mut self, number: usize) {
         let flow = self.flows.remove(number).five_tuple;
-        let host = self.hosts.iter().position(|host| host.address == flow.src);
+        let host = self.hosts.iter().position(|host| host.address == flow.src());
         if let Some(agent) = host.and_then(|host| self.agent_of(host)) {
-            self.with_agent(agent, |agent| agent.handle_finish(ProgramId(flow.src_port.into()), flow));
+            self.with_agent(agent, |agent| agent.handle_finish(ProgramId(flow.src_port().into()), flow));
         }
     }
 
@@ -177,7 +177,7 @@ impl World {
         let (Some(agent), address) = (self.agent_of(host), self.hosts[host].address) else { return };
         self.restart_agent(agent);
         let flows: Vec<FiveTuple> = self.flows.iter().map(|headers| headers.five_tuple).collect();
-        for flow in flows.into_iter().filter(|flow| flow.src == address) {
+        for flow in flows.into_iter().filter(|flow| flow.src() == address) {
             self.announce_flow(agent, flow);
         }
     }

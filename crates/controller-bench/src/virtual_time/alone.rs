@@ -47,7 +47,7 @@ pub(super) fn finds(lab: &mut Lab, from: usize, target: usize, knows: bool) -> b
 
 /// A message of DHCP between these addresses and ports, about the client with the address 02:00:00:00:00:07.
 fn dhcp(src: Ipv4Addr, dst: Ipv4Addr, ports: (u16, u16)) -> Vec<u8> {
-    let five_tuple = FiveTuple { src, dst, proto: PROTO_UDP, src_port: ports.0, dst_port: ports.1 };
+    let five_tuple = FiveTuple::new(PROTO_UDP, (src, ports.0), (dst, ports.1));
     let mut bytes = Frame::bytes_of(Headers::plain(five_tuple));
     // RFC 2131 §2: `op`, `htype`, `hlen`; `chaddr` is at 28.
     bytes.extend([if ports.0 == 68 { 1 } else { 2 }, 1, 6]);

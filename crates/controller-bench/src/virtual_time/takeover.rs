@@ -34,7 +34,7 @@ impl Fabric {
         let address = |host: usize| fabric.network.hosts[host].address;
         let flow = |from: usize| {
             let (src, dst) = (address(from), address((from + 8) % 16));
-            let five_tuple = FiveTuple { src, dst, proto: PROTO_UDP, src_port: 20_000, dst_port: 80 };
+            let five_tuple = FiveTuple::new(PROTO_UDP, (src, 20_000), (dst, 80));
             Headers { dscp: LONG_FLOW_DSCP, tcp_flags: 0, ..Headers::plain(five_tuple) }
         };
         fabric.flows = (0..8).map(flow).collect();
@@ -217,7 +217,7 @@ fn without_etcd_the_leader_goes_on_and_a_new_flow_gets_its_path() {
     };
     stop(&mut fabric, false);
     fabric.traffic(s(10));
-    let late = Headers { five_tuple: FiveTuple { src_port: 30_000, ..fabric.flows[0].five_tuple }, ..fabric.flows[0] };
+    let late = Headers { five_tuple: fabric.flows[0].five_tuple.with_src_port(30_000), ..fabric.flows[0] };
     fabric.flows.push(late);
     fabric.traffic(s(3));
     assert_eq!((fabric.cluster().leader(), fabric.on_paths(leader)), (None, 9));

@@ -130,7 +130,7 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
             SocketAddr::V6(end) => Some(SocketAddrV4::new(end.ip().to_ipv4_mapped()?, end.port())),
         };
         let (src, dst) = (end(0)?, end(1).filter(|_| words.len() <= 3)?);
-        Some(FiveTuple { src: *src.ip(), dst: *dst.ip(), proto, src_port: src.port(), dst_port: dst.port() })
+        Some(FiveTuple::new(proto, (*src.ip(), src.port()), (*dst.ip(), dst.port())))
     };
     let id = number(text).map(|id| FlowName::Id(FlowId(id)));
     id.or_else(|| tuple().map(FlowName::Tuple)).ok_or_else(|| {

@@ -143,7 +143,7 @@ pub(crate) fn predict(view: &View) -> PredictionRow {
     let mut defaults = DefaultPaths::new(fabric, &view.links, view.defaults);
     let (mut flows, mut ends) = (FlowSet::new(), FlowSet::new());
     for (_, flow) in view.long_flows() {
-        let access = (fabric.attachment(flow.five_tuple.src), fabric.attachment(flow.five_tuple.dst));
+        let access = (fabric.attachment(flow.five_tuple.src()), fabric.attachment(flow.five_tuple.dst()));
         let (Some(src), Some(dst)) = access else { continue };
         let path = match flow.intended_route() {
             Some(path) => Some((path.clone(), true)),

@@ -410,13 +410,13 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
     let Announcement { five_tuple, size_bytes } = body(&bytes)?;
     exact(size_bytes.unwrap_or(0), "size_bytes")?;
     let (tuple, fabric) = (FiveTuple::from(five_tuple), api.fabric().await?);
-    for (place, address) in [("five_tuple.src", tuple.src), ("five_tuple.dst", tuple.dst)] {
+    for (place, address) in [("five_tuple.src", tuple.src()), ("five_tuple.dst", tuple.dst())] {
         if fabric.attachment(address).is_none() {
             let problem = Problem::unknown(format!("no host of the fabric has the address {address}"));
             return Err(problem.at(place).way_out("`pathloom fabric show` lists the addresses of the fabric"));
         }
     }
-    if tuple.src == tuple.dst {
+    if tuple.src() == tuple.dst() {
         return Err(Problem::conflict("both ends are one host").at("five_tuple").expected("two hosts"));
     }
     let told = move |hub: &mut Hub, now| {

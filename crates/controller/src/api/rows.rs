@@ -242,14 +242,15 @@ fn tcp() -> u8 {
 }
 
 impl From<FiveTuple> for TupleRow {
-    fn from(FiveTuple { src, dst, proto, src_port, dst_port }: FiveTuple) -> TupleRow {
-        TupleRow { src, dst, proto, src_port, dst_port }
+    fn from(tuple: FiveTuple) -> TupleRow {
+        let (src, dst, proto) = (tuple.src(), tuple.dst(), tuple.proto());
+        TupleRow { src, dst, proto, src_port: tuple.src_port(), dst_port: tuple.dst_port() }
     }
 }
 
 impl From<TupleRow> for FiveTuple {
     fn from(TupleRow { src, dst, proto, src_port, dst_port }: TupleRow) -> FiveTuple {
-        FiveTuple { src, dst, proto, src_port, dst_port }
+        FiveTuple::new(proto, (src, src_port), (dst, dst_port))
     }
 }
 

@@ -75,7 +75,7 @@ fn path_change(controller: &Controller, flow: FlowId, reason: &Reason, last: boo
 
 /// Adds the links of the hosts to a path between their switches. `None` if a host has no known place.
 fn from_host_to_host(controller: &Controller, five_tuple: &FiveTuple, path: &Path) -> Option<Vec<LinkId>> {
-    let (from, to) = (controller.attachment(five_tuple.src)?.uplink, controller.attachment(five_tuple.dst)?.uplink);
+    let (from, to) = (controller.attachment(five_tuple.src())?.uplink, controller.attachment(five_tuple.dst())?.uplink);
     Some(std::iter::once(from).chain(path.links().iter().copied()).chain([to.reverse()]).collect())
 }
 
@@ -97,8 +97,7 @@ mod tests {
         network.start();
         let all = checked.fabric.attachments();
         let (from, to) = (all[0], all[all.len() - 1]);
-        let five_tuple =
-            FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port: 1000, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (from.address, 1000), (to.address, 2));
         network.send(Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) });
         let second = |network: &Network| network.now() + Nanos::from_secs(1);
         network.run_until(second(&network));

@@ -15,7 +15,7 @@ use pathloom_control::{Input, PortStats, Removal, RuleStats, LONG_FLOWS};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::Place;
 use pathloom_model::rules::RuleCounters;
-use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
+use pathloom_model::{Headers, Nanos, NodeId, PortNo};
 use pathloom_openflow::packet::{headers, Ethernet};
 use pathloom_openflow::{
     convert, ErrorMessage, Features, FlowRemoved, FlowStats, Message, MultipartReply, MultipartRequest, PacketIn, Port,
@@ -137,7 +137,7 @@ impl Hub {
         let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
         match read {
             // A later fragment, or not a flow.
-            Ok(Some(Headers { five_tuple: FiveTuple { src_port: 0, dst_port: 0, .. }, .. })) => {}
+            Ok(Some(Headers { five_tuple, .. })) if (five_tuple.src_port(), five_tuple.dst_port()) == (0, 0) => {}
             Ok(Some(headers)) => self.handle_now(now, Input::PacketIn { switch, in_port, headers }),
             Ok(None) => {}
             Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "an unreadable packet"),

@@ -33,11 +33,11 @@ pub fn headers(frame: &Ethernet<'_>) -> Result<Option<Headers>, ParseError> {
     reader.skip(2)?;
     let (src, dst) = (Ipv4Addr::from(reader.array::<4>()?), Ipv4Addr::from(reader.array::<4>()?));
     reader.skip(length - 20)?;
-    let mut five_tuple = FiveTuple { src, dst, proto, src_port: 0, dst_port: 0 };
+    let mut five_tuple = FiveTuple::new(proto, (src, 0), (dst, 0));
     let (mut tcp_flags, mut mptcp) = (0, None);
     if fragment == 0 && matches!(proto, PROTO_TCP | PROTO_UDP) {
         let mut reader = Reader::new("a transport header", reader.rest());
-        (five_tuple.src_port, five_tuple.dst_port) = (reader.u16()?, reader.u16()?);
+        five_tuple = five_tuple.with_src_port(reader.u16()?).with_dst_port(reader.u16()?);
         if proto == PROTO_TCP {
             (tcp_flags, mptcp) = tcp(&mut reader)?;
         }
@@ -96,7 +96,7 @@ mod tests {
         let found = headers(&Ethernet::parse(&bytes).unwrap()).unwrap().unwrap();
         let src = Ipv4Addr::new(10, 0, 0, 1);
         let dst = Ipv4Addr::new(10, 0, 1, 2);
-        assert_eq!(found.five_tuple, FiveTuple { src, dst, proto: 6, src_port: 1234, dst_port: 80 });
+        assert_eq!(found.five_tuple, FiveTuple::new(6, (src, 1234), (dst, 80)));
         assert_eq!((found.tcp_flags, found.tag, found.mptcp, found.dscp), (2, None, None, 0));
         for cut in 0..bytes.len() {
             let whole = cut >= 14 + 20 + 20;
@@ -112,7 +112,7 @@ mod tests {
         udp.ipv4([10, 0, 0, 1], [10, 0, 1, 2], 64).udp(5, 6).write(&mut bytes, b"x").unwrap();
         bytes[14 + 4 + 1] = 8 << 2;
         let found = headers(&Ethernet::parse(&bytes).unwrap()).unwrap().unwrap();
-        assert_eq!((found.tag, found.dscp, found.five_tuple.proto, found.five_tuple.dst_port), (Some(7), 8, 17, 6));
+        assert_eq!((found.tag, found.dscp, found.five_tuple.proto(), found.five_tuple.dst_port()), (Some(7), 8, 17, 6));
     }
 
     #[test]

@@ -170,13 +170,9 @@ fn message(bytes: &[u8]) -> Result<(PathMessage, &[u8]), ParseError> {
     let (hops, inside, ether_type) = (reader.u8()?, reader.u8()?, reader.u16()?);
     let exploration = reader.u64()?;
     let (src, dst) = (Mac(reader.array()?), Mac(reader.array()?));
-    let five_tuple = FiveTuple {
-        src: reader.array::<4>()?.into(),
-        dst: reader.array::<4>()?.into(),
-        src_port: reader.u16()?,
-        dst_port: reader.u16()?,
-        proto: reader.u8()?,
-    };
+    let (src_ip, dst_ip) = (reader.array::<4>()?.into(), reader.array::<4>()?.into());
+    let (src_port, dst_port) = (reader.u16()?, reader.u16()?);
+    let five_tuple = FiveTuple::new(reader.u8()?, (src_ip, src_port), (dst_ip, dst_port));
     reader.skip(1)?;
     let packet = reader.rest();
     let conversation = Conversation { src, dst, five_tuple };
@@ -209,11 +205,11 @@ fn put_message(out: &mut Vec<u8>, message: &PathMessage, packet: &[u8]) {
     let Conversation { src, dst, five_tuple } = message.conversation;
     out.put(&src.0);
     out.put(&dst.0);
-    out.put(&five_tuple.src.octets());
-    out.put(&five_tuple.dst.octets());
-    out.put_u16(five_tuple.src_port);
-    out.put_u16(five_tuple.dst_port);
-    out.put(&[five_tuple.proto, 0]);
+    out.put(&five_tuple.src().octets());
+    out.put(&five_tuple.dst().octets());
+    out.put_u16(five_tuple.src_port());
+    out.put_u16(five_tuple.dst_port());
+    out.put(&[five_tuple.proto(), 0]);
     match message.carried {
         Carried::Nothing => out.put_zeros(MOST_PADDING),
         Carried::Arp(arp) if packet.is_empty() => put_arp(out, &arp),
@@ -247,9 +243,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn syn(tuple: FiveTuple) -> Vec<u8> {
-        let builder = etherparse::PacketBuilder::ipv4(tuple.src.octets(), tuple.dst.octets(), 64);
+        let builder = etherparse::PacketBuilder::ipv4(tuple.src().octets(), tuple.dst().octets(), 64);
         let mut out = Vec::new();
-        builder.tcp(tuple.src_port, tuple.dst_port, 7, 1000).syn().write(&mut out, &[]).unwrap();
+        builder.tcp(tuple.src_port(), tuple.dst_port(), 7, 1000).syn().write(&mut out, &[]).unwrap();
         out
     }
 
@@ -258,12 +254,8 @@ mod tests {
     }
 
     fn any_tuple() -> impl Strategy<Value = FiveTuple> {
-        any::<([u8; 4], [u8; 4], u16, u16)>().prop_map(|(src, dst, src_port, dst_port)| FiveTuple {
-            src: src.into(),
-            dst: dst.into(),
-            proto: PROTO_TCP,
-            src_port,
-            dst_port,
+        any::<([u8; 4], [u8; 4], u16, u16)>().prop_map(|(src, dst, src_port, dst_port)| {
+            FiveTuple::new(PROTO_TCP, (src.into(), src_port), (dst.into(), dst_port))
         })
     }
 
@@ -377,13 +369,7 @@ mod tests {
 
     #[test]
     fn frames_are_cut_at_every_byte() {
-        let five_tuple = FiveTuple {
-            src: [10, 0, 0, 1].into(),
-            dst: [10, 0, 1, 1].into(),
-            proto: PROTO_TCP,
-            src_port: 5,
-            dst_port: 80,
-        };
+        let five_tuple = FiveTuple::new(PROTO_TCP, ([10, 0, 0, 1].into(), 5), ([10, 0, 1, 1].into(), 80));
         let conversation = Conversation::of(Mac([2; 6]), Mac([4; 6]), five_tuple);
         let carried = Carried::Ip(Headers { tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) });
         let message = PathMessage { kind: PathKind::Request, conversation, exploration: 7, hops: 1, carried };

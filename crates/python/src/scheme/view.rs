@@ -58,7 +58,7 @@ impl Flow {
     #[getter]
     fn five_tuple(&self) -> (String, u16, String, u16, u8) {
         let tuple = self.flow.five_tuple;
-        (tuple.src.to_string(), tuple.src_port, tuple.dst.to_string(), tuple.dst_port, tuple.proto)
+        (tuple.src().to_string(), tuple.src_port(), tuple.dst().to_string(), tuple.dst_port(), tuple.proto())
     }
 
     /// Time when the controller first knew of it.

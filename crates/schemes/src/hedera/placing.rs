@@ -128,7 +128,7 @@ fn annealed(
     let mut destinations: Vec<Destination> = Vec::new();
     let mut flows = Vec::with_capacity(elephants.len());
     for elephant in elephants {
-        let address = elephant.flow.five_tuple.dst;
+        let address = elephant.flow.five_tuple.dst();
         let destination = *numbers.entry(address).or_insert_with(|| {
             let own_number = view.fabric.attachments().partition_point(|at| at.address < address) as u32;
             let slot = slots.get(&address).copied().unwrap_or(own_number);
@@ -138,7 +138,7 @@ fn annealed(
         });
         flows.push(AnnealedFlow { destination, pair: elephant.pair, demand_bps: elephant.demand_bps });
     }
-    let unit_bps = elephants.iter().filter_map(|elephant| view.fabric.attachment(elephant.flow.five_tuple.src));
+    let unit_bps = elephants.iter().filter_map(|elephant| view.fabric.attachment(elephant.flow.five_tuple.src()));
     let unit_bps = unit_bps.map(|at| view.fabric.link(at.uplink).settings.rate_bps).max().unwrap_or(1);
     let Annealing { iterations, cooling } = job.settings;
     let settings = AnnealingSettings { iterations, cooling, unit_bps };

@@ -39,7 +39,7 @@ mod tests {
         let at = |host: usize| *view.fabric.host_attachments(view.fabric.hosts()[host])[0];
         let (from, to) = (at(src), at(dst));
         let (src, dst) = (from.address, to.address);
-        FlowView::new(FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1, dst_port: 2 }, &from, &to, Nanos::ZERO)
+        FlowView::new(FiveTuple::new(PROTO_TCP, (src, 1), (dst, 2)), &from, &to, Nanos::ZERO)
     }
 
     #[test]

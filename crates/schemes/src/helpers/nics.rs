@@ -21,7 +21,7 @@ impl Nics {
     /// Counts one more flow. Returns the index of its pair and the rate of its sending NIC; `None` if an address does not
     /// belong to the fabric.
     pub(crate) fn add(&mut self, view: &View, flow: &FlowView) -> Option<(usize, u64)> {
-        let [src, dst] = [flow.five_tuple.src, flow.five_tuple.dst].map(|address| view.fabric.attachment(address));
+        let [src, dst] = [flow.five_tuple.src(), flow.five_tuple.dst()].map(|address| view.fabric.attachment(address));
         let (src, dst) = (src?, dst?);
         let [up_bps, down_bps] =
             [src.uplink, dst.uplink.reverse()].map(|link| view.fabric.link(link).settings.rate_bps);

@@ -29,7 +29,7 @@ const fn ms(ms: u64) -> Nanos {
 fn view(rates_bps: [u64; 2], busy_share: f64) -> View {
     let mut view = View::new(Arc::new(fabric_from_spec("dumbbell").unwrap()));
     let (from, to) = (view.fabric.attachments()[0], view.fabric.attachments()[1]);
-    let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
+    let five_tuple = FiveTuple::new(6, (from.address, 1), (to.address, 2));
     for (flow, rate_bps) in [STEADY, WILD].into_iter().zip(rates_bps) {
         let known =
             FlowView { long: true, rate_bps: rate_bps.into(), ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO) };

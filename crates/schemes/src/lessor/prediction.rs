@@ -92,7 +92,7 @@ mod tests {
     fn view() -> View {
         let fabric = fabric_from_spec("dumbbell").unwrap();
         let (from, to) = (fabric.attachments()[0], fabric.attachments()[1]);
-        let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(6, (from.address, 1), (to.address, 2));
         let flow = FlowView { long: true, ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO) };
         let mut view = View::new(Arc::new(fabric));
         view.flows.insert(FLOW, flow);

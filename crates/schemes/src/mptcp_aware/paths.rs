@@ -22,7 +22,7 @@ pub(super) type Addresses = (Ipv4Addr, Ipv4Addr);
 
 /// The addresses of a subflow.
 pub(super) fn addresses(flow: &FlowView) -> Addresses {
-    (flow.five_tuple.src, flow.five_tuple.dst)
+    (flow.five_tuple.src(), flow.five_tuple.dst())
 }
 
 /// Which paths form a set.
@@ -200,8 +200,7 @@ mod tests {
         let at = |host: usize| *view.fabric.host_attachments(view.fabric.hosts()[host])[0];
         let (from, to) = (at(0), at(15));
         let (src, dst) = (from.address, to.address);
-        let five_tuple =
-            pathloom_model::FiveTuple { src, dst, proto: pathloom_model::PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = pathloom_model::FiveTuple::new(pathloom_model::PROTO_TCP, (src, 1), (dst, 2));
         let flow = FlowView::new(five_tuple, &from, &to, Nanos::ZERO);
         let rule = PathRule { choice: Choice::EdgeDisjoint, most: 8, most_hops: None };
         let mut cache = PathCache::new(1);

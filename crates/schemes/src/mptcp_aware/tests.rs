@@ -21,7 +21,7 @@ impl World {
         self.next += 1;
         let [src, dst] = hosts.map(|host| *self.view.fabric.host_attachments(self.view.fabric.hosts()[host])[0]);
         let src_port = self.next as u16;
-        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port, dst_port: 9 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.address, src_port), (dst.address, 9));
         let known = FlowView { long: true, mptcp_token: token, ..FlowView::new(five_tuple, &src, &dst, Nanos::ZERO) };
         self.view.flows.insert(FlowId(self.next), known);
         FlowId(self.next)

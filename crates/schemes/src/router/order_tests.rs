@@ -15,7 +15,7 @@ fn view(flows: &[Given]) -> (View, Vec<Wanted>) {
     let mut view = View::new(Arc::new(fabric_from_spec("dumbbell").unwrap()));
     let (from, to) = (view.fabric.attachments()[0], view.fabric.attachments()[1]);
     let path = Path::new(view.fabric.switch_ports(from.tor).iter().map(|port| port.link).take(1).collect::<Vec<_>>());
-    let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
+    let five_tuple = FiveTuple::new(6, (from.address, 1), (to.address, 2));
     let mut wanted = Vec::new();
     for (number, &(size_bytes, bytes, stands, rate_bps)) in flows.iter().enumerate() {
         let known = FlowView {

@@ -35,7 +35,7 @@ impl World {
         };
         let (from, to) = (at(src), at(dst));
         let (src, dst) = (from.address, to.address);
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 5001));
         let flow = FlowView::new(five_tuple, &from, &to, self.now);
         self.view.flows.insert(id, flow);
     }

@@ -373,7 +373,7 @@ impl Tcp {
     fn open_sender<T: Tap>(&mut self, shared: &mut Shared, run: &mut Run<'_, T>, slot: usize) {
         let subflow = self.subflows.get(slot);
         let (interface, waiter) = (subflow.interfaces[0], (slot as u32, subflow.use_count));
-        let address = run.network.links.lanes.five_tuple(slot).dst;
+        let address = run.network.links.lanes.five_tuple(slot).dst();
         if shared.arp.as_mut().is_none_or(|arp| arp.resolves(run, interface, address, waiter)) {
             subflow.sender.open(to_nanos(run.now));
         }

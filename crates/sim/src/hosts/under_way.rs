@@ -55,14 +55,14 @@ impl Hosts {
     ) -> Option<u16> {
         let (ends, fabric) = (self.transfers().subflows(transfer).first()?, &self.shared.fabric);
         let mut five_tuple = ends.five_tuple();
-        let first = u32::from(five_tuple.src_port - EPHEMERAL.start());
+        let first = u32::from(five_tuple.src_port() - EPHEMERAL.start());
         let switches = |links: &[LinkId]| {
             let ends = links.iter().map(|&link| fabric.link(link).to);
             ends.filter(|&node| !fabric.is_host(node)).eq(path.iter().copied())
         };
         (0..TRIES).map(|tried| EPHEMERAL.start() + ((first + tried) % EPHEMERAL.len() as u32) as u16).find(
             |&src_port| {
-                five_tuple.src_port = src_port;
+                five_tuple = five_tuple.with_src_port(src_port);
                 let headers = self.headers(transfer, five_tuple);
                 !used.contains(&five_tuple) && switches(&network.trace(ends.src.uplink, headers))
             },

@@ -118,7 +118,7 @@ impl Balancers {
         self.tors.resize(self.tors.len().max(slot + 1), [0; 2]);
         self.connections.resize(self.tors.len(), 0);
         self.connections[slot] += 1;
-        self.tors[slot] = [number(data.five_tuple.src), number(data.five_tuple.dst)];
+        self.tors[slot] = [number(data.five_tuple.src()), number(data.five_tuple.dst())];
     }
 
     /// A packet that has arrived by this link.

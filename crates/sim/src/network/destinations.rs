@@ -76,7 +76,7 @@ impl Destinations {
 
     /// What a switch does with packets to the destination of these headers.
     pub(super) fn get(&self, switch: NodeId, headers: &Headers) -> Option<Known> {
-        let (dst, tag) = (headers.five_tuple.dst, TagBits::of(headers.tag).number());
+        let (dst, tag) = (headers.five_tuple.dst(), TagBits::of(headers.tag).number());
         let table = &self.tables[switch.index()];
         let slot = table.slots.get(self.place(dst, tag))?;
         (slot.dst == dst && slot.tag == tag && slot.state == table.state).then_some(slot.known)
@@ -84,7 +84,7 @@ impl Destinations {
 
     /// Keeps what a switch does with packets to the destination of these headers.
     pub(super) fn store(&mut self, switch: NodeId, headers: &Headers, known: Known) {
-        let (dst, tag) = (headers.five_tuple.dst, TagBits::of(headers.tag).number());
+        let (dst, tag) = (headers.five_tuple.dst(), TagBits::of(headers.tag).number());
         let (place, count) = (self.place(dst, tag), self.slots);
         let table = &mut self.tables[switch.index()];
         let slot = Slot { dst, tag, state: table.state, known };
@@ -111,8 +111,7 @@ mod tests {
     use pathloom_model::{FiveTuple, PROTO_TCP};
 
     fn headers(dst: u32, tag: Option<u16>) -> Headers {
-        let five_tuple =
-            FiveTuple { src: [10, 0, 0, 1].into(), dst: dst.into(), proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, ([10, 0, 0, 1].into(), 1), (dst.into(), 2));
         Headers { five_tuple, dscp: 0, tcp_flags: 0, tag, mptcp: None }
     }
 

@@ -17,7 +17,7 @@ use crate::port::NOWHERE;
 use crate::store::Store;
 use crate::tap::{Loss, Tap};
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
-use pathloom_model::{Body, Fabric, FiveTuple, Frame, Headers, LinkId, Nanos, NodeId, PortNo, Tier};
+use pathloom_model::{Body, Fabric, Frame, Headers, LinkId, Nanos, NodeId, PortNo, Tier};
 use pathloom_switching::deployment::Deployment;
 use pathloom_switching::program::{DropCause, Outgoing};
 use pathloom_switching::programs::{Identity, PortRole};
@@ -166,7 +166,7 @@ impl Programs {
     fn unpack(&mut self, lanes: &Lanes, packet: &Packet) -> Option<Stored> {
         match lanes.headers(packet) {
             Some(headers) => {
-                let FiveTuple { src, dst, .. } = headers.five_tuple;
+                let (src, dst) = (headers.five_tuple.src(), headers.five_tuple.dst());
                 let frame = Frame { src: mac_of(src), dst: mac_of(dst), body: Body::Ip(headers) };
                 Some(Stored { frame, inner: Some(*packet) })
             }

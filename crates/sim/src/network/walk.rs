@@ -48,7 +48,7 @@ impl Ways<'_> {
     /// The way of packets with these headers, from the link out of their host. With `splits`, a flow takes all next hops
     /// among which a group chooses, in proportion to their weights.
     pub(crate) fn walk(self, uplink: LinkId, headers: Headers, splits: bool) -> Walk {
-        let goal = self.fabric.attachment(headers.five_tuple.dst).map(|at| at.uplink.reverse());
+        let goal = self.fabric.attachment(headers.five_tuple.dst()).map(|at| at.uplink.reverse());
         let mut walk = Walk { links: vec![WalkedLink { link: uplink, share: 1.0, sent_by: None }], arrives: false };
         let mut layer = BTreeMap::from([((uplink, headers.tag), 1.0)]);
         let mut arrived = 0.0;

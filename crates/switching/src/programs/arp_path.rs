@@ -291,7 +291,7 @@ impl ArpPath {
     /// known. After a restart or a move, a host may be silent until it receives a frame. The requests have the source of
     /// the conversation as sender.
     pub(crate) fn probes(&self, conversation: &Conversation, except: Option<PortNo>) -> Vec<Outgoing> {
-        let FiveTuple { src: sender_ip, dst: target_ip, .. } = conversation.five_tuple;
+        let (sender_ip, target_ip) = (conversation.five_tuple.src(), conversation.five_tuple.dst());
         if target_ip.is_unspecified() {
             return Vec::new();
         }
@@ -338,7 +338,7 @@ impl ArpPath {
     /// Handles a message about a pair of hosts.
     fn message(&mut self, now: Nanos, in_port: PortNo, message: &PathMessage) -> Result<Verdict, DropCause> {
         let conversation = message.conversation;
-        if conversation.five_tuple.proto != 0 {
+        if conversation.five_tuple.proto() != 0 {
             return Err(DropCause::Invalid);
         }
         let onward = PathMessage { hops: message.hops + 1, ..*message };
@@ -519,7 +519,7 @@ impl ArpPath {
 /// Returns the conversation between the hosts of a frame.
 pub(crate) fn hosts_of(frame: &Frame) -> Conversation {
     let (src_ip, dst_ip) = match frame.body {
-        Body::Ip(headers) => (headers.five_tuple.src, headers.five_tuple.dst),
+        Body::Ip(headers) => (headers.five_tuple.src(), headers.five_tuple.dst()),
         Body::Arp(arp) => (arp.sender_ip, arp.target_ip),
         _ => (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
     };

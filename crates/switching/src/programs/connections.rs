@@ -26,7 +26,7 @@ impl Key {
 
     /// Whether the source of `tuple` is the end with the smaller address and port.
     pub(crate) fn is_low(tuple: FiveTuple) -> bool {
-        (tuple.src, tuple.src_port) <= (tuple.dst, tuple.dst_port)
+        (tuple.src(), tuple.src_port()) <= (tuple.dst(), tuple.dst_port())
     }
 
     /// The five-tuples of both directions.

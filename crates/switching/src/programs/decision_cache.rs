@@ -115,7 +115,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn flow(number: u16) -> FiveTuple {
-        FiveTuple { src: Ipv4Addr::LOCALHOST, dst: Ipv4Addr::LOCALHOST, proto: 17, src_port: number, dst_port: 9 }
+        FiveTuple::new(17, (Ipv4Addr::LOCALHOST, number), (Ipv4Addr::LOCALHOST, 9))
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Settings of an operator, and information of a driver about the switch.
 
-use pathloom_model::{FiveTuple, Headers, Mac, Nanos, PortNo, Tier, LONG_FLOW_DSCP};
+use pathloom_model::{Headers, Mac, Nanos, PortNo, Tier, LONG_FLOW_DSCP};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -175,7 +175,7 @@ impl Default for Elephants {
 impl Selection {
     /// Whether a frame belongs to a connection that gets a path of its own.
     pub(crate) fn has(&self, headers: &Headers) -> bool {
-        if headers.five_tuple.proto != pathloom_model::PROTO_TCP {
+        if headers.five_tuple.proto() != pathloom_model::PROTO_TCP {
             return false;
         }
         match self {
@@ -187,7 +187,7 @@ impl Selection {
 
 impl Elephants {
     fn has(&self, headers: &Headers) -> bool {
-        let FiveTuple { src_port, dst_port, .. } = headers.five_tuple;
+        let (src_port, dst_port) = (headers.five_tuple.src_port(), headers.five_tuple.dst_port());
         // A segment does not show which end opened the connection.
         let by_port =
             self.source_ports.as_ref().is_some_and(|ports| ports.contains(&src_port) || ports.contains(&dst_port));

@@ -514,7 +514,7 @@ impl Hosts {
         if agent.announced.begin(host, flow, most) {
             return Some(());
         }
-        let why = format!("host {} has flows that are announced and not finished, the maximum: {most}", flow.src);
+        let why = format!("host {} has flows that are announced and not finished, the maximum: {most}", flow.src());
         agent.send(
             (&mut self.writable, self.now),
             &ControllerMessage::Refused { why: why.as_str().into(), request: None },
@@ -526,11 +526,11 @@ impl Hosts {
 
     /// Returns the sender of a flow. Only the agent of this host may send lines about the flow.
     fn represented_sender(&mut self, id: AgentId, flow: &FiveTuple) -> Option<NodeId> {
-        let host = self.host(flow.src);
+        let host = self.host(flow.src());
         if let Some(host) = host.filter(|host| self.by_host.get(host) == Some(&id)) {
             return Some(host);
         }
-        self.refuse(id, &format!("this agent does not represent the host {}", flow.src));
+        self.refuse(id, &format!("this agent does not represent the host {}", flow.src()));
         None
     }
 

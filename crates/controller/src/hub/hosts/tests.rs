@@ -19,7 +19,7 @@ fn hosts() -> Hosts {
 }
 
 fn flow(src: &str) -> FiveTuple {
-    FiveTuple { src: src.parse().unwrap(), dst: "10.0.7.1".parse().unwrap(), proto: 6, src_port: 40000, dst_port: 5001 }
+    FiveTuple::new(6, (src.parse().unwrap(), 40000), ("10.0.7.1".parse().unwrap(), 5001))
 }
 
 /// The messages to an agent since the last call, and whether it is disconnected.

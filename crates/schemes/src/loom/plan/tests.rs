@@ -39,8 +39,7 @@ fn view(fabric: &Arc<Fabric>, pairs: &[Pair], ids: &[u64], cut: &[usize]) -> Vie
             continue;
         }
         let ports = (number as u16, 5001);
-        let five_tuple =
-            FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port: ports.0, dst_port: ports.1 };
+        let five_tuple = FiveTuple::new(PROTO_TCP, (from.address, ports.0), (to.address, ports.1));
         let mut flow = FlowView::new(five_tuple, &from, &to, Nanos::ZERO);
         flow.long = true;
         view.flows.insert(FlowId(id), flow);

@@ -278,7 +278,7 @@ fn a_flood_of_broadcasts_or_of_frames_to_unknown_hosts_has_a_limit_of_its_own() 
     assert_eq!((0..50).filter(|_| flooded(&mut switch, &broadcast(mac_of(A)))).count(), 20);
     let to = |host: u8| {
         let dst = Ipv4Addr::new(10, 3, 0, host);
-        let five_tuple = pathloom_model::FiveTuple { proto: 17, ..tuple(A, dst, 9) };
+        let five_tuple = tuple(A, dst, 9).with_proto(17);
         Frame { src: mac_of(A), dst: mac_of(dst), body: Body::Ip(Headers::plain(five_tuple)) }
     };
     assert_eq!((0..50).filter(|&host| flooded(&mut switch, &to(host))).count(), 0, "they share the limit");
@@ -328,7 +328,7 @@ fn floods_at_many_ports_have_a_limit_together_and_leave_a_quiet_port_its_share()
     let syn = |port: u32, number: u32| segment(host(port), FAR, number as u16, TCP_SYN);
     let search = |port: u32, number: u32| {
         let dst = Ipv4Addr::from(0x0a04_0000 + number);
-        let five_tuple = pathloom_model::FiveTuple { proto: 17, ..tuple(host(port), dst, 9) };
+        let five_tuple = tuple(host(port), dst, 9).with_proto(17);
         Frame { src: mac_of(host(port)), dst: mac_of(dst), body: Body::Ip(Headers::plain(five_tuple)) }
     };
     let kinds: [&dyn Fn(u32, u32) -> Frame; 3] = [&broadcast_of, &syn, &search];
@@ -371,7 +371,7 @@ fn a_full_table_of_hosts_has_room_for_new_ones_and_keeps_those_in_use() {
         switch.decide(NOW, port, &message(PathKind::Request, conversation, number, carried)).dropped
     };
     let datagram = |from: Ipv4Addr, to: Ipv4Addr| {
-        let five_tuple = pathloom_model::FiveTuple { proto: 17, ..tuple(from, to, 9) };
+        let five_tuple = tuple(from, to, 9).with_proto(17);
         Frame { src: mac_of(from), dst: mac_of(to), body: Body::Ip(Headers::plain(five_tuple)) }
     };
     let first = 2 * NOW.0;
@@ -385,10 +385,7 @@ fn a_full_table_of_hosts_has_room_for_new_ones_and_keeps_those_in_use() {
         // Frames that the driver forwards by itself keep an entry in use.
         let last = NOW.saturating_add(Nanos(u64::from(host) + 1));
         switch.decide(NOW, H1, &datagram(A, busy));
-        switch.credit(
-            pathloom_model::FiveTuple { proto: 17, ..tuple(A, busy, 9) },
-            crate::Used { last, packets: 1, bytes: 66 },
-        );
+        switch.credit(tuple(A, busy, 9).with_proto(17), crate::Used { last, packets: 1, bytes: 66 });
     }
     assert_eq!(switch.tables().hosts, 20);
     for (host, port) in [(busy, 3), (FAR, 4), (Ipv4Addr::new(10, 5, 0, 199), 3)] {
@@ -468,10 +465,13 @@ fn contradictory_messages_are_dropped() {
     };
     let wrong = [
         change(&|message| message.carried = Carried::Nothing),
-        change(&|message| message.conversation.five_tuple.src_port += 1),
+        change(&|message| {
+            let five_tuple = &mut message.conversation.five_tuple;
+            *five_tuple = five_tuple.with_src_port(five_tuple.src_port() + 1);
+        }),
         change(&|message| message.conversation.src = Mac::BROADCAST),
         change(&|message| message.conversation.dst = Mac::BROADCAST),
-        change(&|message| message.conversation.five_tuple.proto = 17),
+        change(&|message| message.conversation.five_tuple = message.conversation.five_tuple.with_proto(17)),
         change(&|message| message.carried = Carried::Ip(Headers::plain(message.conversation.five_tuple))),
     ];
     for frame in &wrong {

@@ -106,8 +106,8 @@ impl Search<'_> {
         let five_tuple = if step == SYN_ACK || step == ACK { forward.reverse() } else { forward };
         let tcp_flags = [TCP_SYN, TCP_SYN | TCP_ACK, TCP_ACK, TCP_ACK][usize::from(step)];
         let body = Body::Ip(Headers { tcp_flags, ..Headers::plain(five_tuple) });
-        let frame = Frame { src: mac_of(five_tuple.src), dst: mac_of(five_tuple.dst), body };
-        let Some(attachment) = self.fabric.attachment(five_tuple.src) else { return };
+        let frame = Frame { src: mac_of(five_tuple.src()), dst: mac_of(five_tuple.dst()), body };
+        let Some(attachment) = self.fabric.attachment(five_tuple.src()) else { return };
         state.flights.push(Flight { link: attachment.uplink, frame, id: connection * STEPS + step });
     }
 
@@ -163,7 +163,8 @@ impl Search<'_> {
 
     fn at_host(&self, state: &mut State, flight: Flight) -> Result<(), String> {
         let Body::Ip(headers) = flight.frame.body else { return Ok(()) };
-        if self.fabric.attachment(headers.five_tuple.dst).map(|one| one.host) != Some(self.fabric.link(flight.link).to)
+        if self.fabric.attachment(headers.five_tuple.dst()).map(|one| one.host)
+            != Some(self.fabric.link(flight.link).to)
         {
             return Ok(());
         }

@@ -238,7 +238,7 @@ impl<'a, P: Inspect> Net<'a, P> {
     pub(crate) fn open(&mut self, tuple: FiveTuple, segments: u32) {
         let (next_try, backoff) = (self.now, Nanos::from_secs(1));
         let session = Session { tuple, acked: 0, wanted: segments, next_try, backoff, established: false };
-        self.hosts.entry(tuple.src).or_default().sessions.push(session);
+        self.hosts.entry(tuple.src()).or_default().sessions.push(session);
     }
 
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
@@ -265,13 +265,13 @@ impl<'a, P: Inspect> Net<'a, P> {
         session.next_try = now + session.backoff;
         session.backoff = Nanos((session.backoff.0 * 2).min(4_000_000_000));
         let (tuple, established) = (session.tuple, session.established);
-        let Some(&dst) = host.cache.get(&tuple.dst) else {
+        let Some(&dst) = host.cache.get(&tuple.dst()) else {
             let arp = Arp {
                 request: true,
                 sender_mac: mac_of(ip),
                 sender_ip: ip,
                 target_mac: Mac::ZERO,
-                target_ip: tuple.dst,
+                target_ip: tuple.dst(),
             };
             return self.host_sends(ip, Frame { src: mac_of(ip), dst: Mac::BROADCAST, body: Body::Arp(arp) });
         };
@@ -306,7 +306,7 @@ impl<'a, P: Inspect> Net<'a, P> {
                 }
                 self.wake(ip, arp.sender_ip);
             }
-            Body::Ip(headers) if headers.five_tuple.dst == ip => self.segment(ip, frame, headers),
+            Body::Ip(headers) if headers.five_tuple.dst() == ip => self.segment(ip, frame, headers),
             _ => {}
         }
     }
@@ -314,7 +314,7 @@ impl<'a, P: Inspect> Net<'a, P> {
     fn wake(&mut self, ip: Ipv4Addr, peer: Ipv4Addr) {
         let now = self.now;
         let host = self.hosts.entry(ip).or_default();
-        let waiting = |session: &&mut Session| session.tuple.dst == peer && session.acked < session.wanted;
+        let waiting = |session: &&mut Session| session.tuple.dst() == peer && session.acked < session.wanted;
         host.sessions.iter_mut().filter(waiting).for_each(|session| session.next_try = now);
     }
 
@@ -512,5 +512,5 @@ impl Inspect for TcpPath {
 
 /// A TCP five-tuple between two addresses.
 pub(crate) fn tuple(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> FiveTuple {
-    FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 }
+    FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80))
 }
