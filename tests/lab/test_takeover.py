@@ -59,16 +59,16 @@ class Trio:
         peers = {f"etcd{one}": f"http://127.0.0.1:{2479 + one}" for one in range(3)}
         return self.run(etcd_command(own, self.directory / own, client, peers, election_timeout_ms(TTL_S)), "etcd.log")
 
-    def asked(self, address: str, *more: str) -> str:
-        """The answer to a request by HTTP; empty if there is none."""
-        command = ["curl", "--silent", "--max-time", "1", *more, f"http://127.0.0.1:{address}"]
+    def asked(self, address: str, *more: str, patience_s: float = 1) -> str:
+        """The answer to a request by HTTP; empty if there is none within this time."""
+        command = ["curl", "--silent", "--max-time", str(patience_s), *more, f"http://127.0.0.1:{address}"]
         inside = ["ip", "netns", "exec", self.live.blueprint.namespace, *command]
         return subprocess.run(inside, capture_output=True, text=True, check=False).stdout
 
-    def api(self, name: str, path: str, *more: str) -> str:
+    def api(self, name: str, path: str, *more: str, patience_s: float = PATIENCE_S) -> str:
         """The answer of the API of a controller."""
         token = ["--header", f"Authorization: Bearer {TOKEN}"]
-        return self.asked(f"{6680 + NAMES.index(name)}{path}", *token, *more)
+        return self.asked(f"{6680 + NAMES.index(name)}{path}", *token, *more, patience_s=patience_s)
 
     def status(self, name: str) -> str:
         """What `pathloom controller status` says about a controller."""
@@ -81,7 +81,7 @@ class Trio:
 
     def cluster(self, name: str) -> dict[str, Any]:
         """What a controller says about itself and the others; empty if it does not answer."""
-        said = self.api(name, "/v1/cluster")
+        said = self.api(name, "/v1/cluster", patience_s=1)
         return dict(json.loads(said)) if said else {}
 
     def command(self, *words: str) -> subprocess.Popen[str]:
