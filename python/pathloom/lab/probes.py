@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ import numpy.typing as npt
 
 from pathloom.errors import ToolError
 from pathloom.lab.blueprint import Blueprint
-from pathloom.lab.system import MARK, NETNS, give_priority, set_namespace
+from pathloom.lab.system import MARK, NETNS, begin, give_priority, set_namespace
 
 LABEL_DSCP = 8
 """DSCP that marks a long flow (LONG_FLOW_DSCP of the core)."""
@@ -158,13 +159,7 @@ class Probes:
         # The receiver starts first. Each process prints a line when it is ready.
         for role in ("receive", "send"):
             command = [sys.executable, "-m", "pathloom.lab.probes", role, str(self._file(role))]
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, MARK: str(self._directory)},
-                start_new_session=True,
-            )
+            process = begin(partial(self._run, command))
             self._processes.append(process)
             assert process.stdin is not None
             assert process.stdout is not None
@@ -174,6 +169,15 @@ class Probes:
                 self.kill()
                 raise ToolError(f"probes: the process to {role} them did not start")
             give_priority(process.pid)
+
+    def _run(self, command: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, MARK: str(self._directory)},
+            start_new_session=True,
+        )
 
     def stop(self) -> list[Track]:
         """Stops sending, waits for probes in flight, and returns the record of each flow. Raises `ToolError`."""

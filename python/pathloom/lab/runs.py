@@ -545,9 +545,12 @@ def run_agent(
     environment = {**os.environ, MARK: str(lab.directory)}
     errors = lab.directory / "agent.log"
     lines: list[dict[str, Any]] = []
+    pipe = subprocess.PIPE
     with errors.open("wb") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+        process = system.begin(
+            lambda: subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=log, env=environment, start_new_session=True
+            )
         )
     assert process.stdin is not None and process.stdout is not None
     output = process.stdout

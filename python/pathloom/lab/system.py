@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import AnyStr, TypeVar
 
 from pathloom.errors import ToolError, bad_input, reason
 from pathloom.waiting import SYSTEM, Clock, await_event
@@ -122,26 +122,52 @@ def run_tool(
     """
     name = str(arguments[0])
     command = [find_tool(name) or name, *map(str, arguments[1:])]
+    process: subprocess.Popen[str] | None = None
     try:
-        done = subprocess.run(
-            command,
-            input=text if text is not None else "",
-            capture_output=True,
-            text=True,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-            pass_fds=tuple(keep_open),
-            timeout=timeout_s,
-            check=False,
+        process = begin(
+            lambda: subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+                pass_fds=tuple(keep_open),
+            )
         )
+        stdout, stderr = process.communicate(text if text is not None else "", timeout_s)
     except subprocess.TimeoutExpired:
         raise ToolError(f"`{name}` did not end within {timeout_s:g} s") from None
     except OSError as error:
         raise ToolError(f"`{name}` could not be started: {reason(error)}") from None
-    if done.returncode != 0:
-        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("Command failed")]
-        raise ToolError(f"`{name}`: {said[0] if said else f'ended with {done.returncode}'}")
-    return done.stdout
+    finally:
+        # After an interrupt, the tool must not go on building what is removed next.
+        if process is not None and process.returncode is None:
+            _kill(process)
+    if process.returncode != 0:
+        said = [line for line in stderr.splitlines() if line.strip() and not line.startswith("Command failed")]
+        raise ToolError(f"`{name}`: {said[0] if said else f'ended with {process.returncode}'}")
+    return stdout
+
+
+def begin(start: Callable[[], subprocess.Popen[AnyStr]]) -> subprocess.Popen[AnyStr]:
+    """Starts a process. After an interrupt meanwhile it does not run, because nobody would know it."""
+    started: list[subprocess.Popen[AnyStr]] = []
+    try:
+        with uninterrupted():
+            started.append(start())
+    except BaseException:
+        for process in started:
+            _kill(process)
+        raise
+    return started[0]
+
+
+def _kill(process: subprocess.Popen[AnyStr]) -> None:
+    """Kills a process, waits until it has ended, and closes its pipes."""
+    with uninterrupted(), process:
+        process.kill()
 
 
 def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Sequence[int] = ()) -> None:
@@ -170,14 +196,16 @@ def start_daemon(
     descriptors `keep_open` stay open in it.
     """
     with log.open("ab") as out:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out if stdout is None else stdout,
-            stderr=out,
-            env={**os.environ, MARK: str(directory)},
-            start_new_session=True,
-            pass_fds=tuple(keep_open),
+        return begin(
+            lambda: subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out if stdout is None else stdout,
+                stderr=out,
+                env={**os.environ, MARK: str(directory)},
+                start_new_session=True,
+                pass_fds=tuple(keep_open),
+            )
         )
 
 
