@@ -549,6 +549,9 @@ mod tests {
         let refined =
             |text: &str| own.clone().refined_by(parse(text)).unwrap().uec().map(UnorderedSettings::report_after_bytes);
         assert_eq!(["uec", "uec:entropy=bitmap", "uec:ack_bytes=8KB"].map(refined), [16_384, 16_384, 8000].map(Some));
+        let paths = |text: &str| parse(text).uec().map(|uec| uec.paths);
+        let by_transport = ["uec", "eqds", "swift", "ndp", "ndp:paths=64", "ndp:entropy=bitmap"].map(paths);
+        assert_eq!(by_transport, [64, 64, 64, 65_536, 64, 64].map(Some));
         for (text, words) in [
             ("uec:paths=3", "not a power of two"),
             ("uec:paths=0", "from 1 to 65536"),

@@ -4,11 +4,16 @@
 //! It shares with [`ndp`](super::ndp) the speculative window of the start, the credit in bytes and the trimming. It differs in what
 //! enters the network without credit: after a time-out, and after a long wait, only a request to send does. A request is the
 //! header of the packet; its receiver answers it as it answers a trimmed packet, and gives credit for it. With `start=request`, a
-//! transfer begins with one as well (the back end without trimming). Credit is given for up to 1.5 products of rate and round trip,
-//! at a hundredth less than the rate of the receiver's link (`_maxwnd` and `EqdsPullPacer` of csg-htsim).
+//! transfer begins with one as well (the back end without trimming). Credit is given at a hundredth less
+//! than the rate of the receiver's link, and for up to two products of rate and round trip (`EqdsPullPacer` and `_maxwnd` of
+//! csg-htsim: one product beyond what the newest packet knew of; so packets that wait in one full queue do not count).
+//!
+//! Senders skip the entropy of a trimmed packet, as in csg-htsim (`penalizePath`), and receivers report each packet: there,
+//! senders ask for it whenever their credit is used up.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
 use super::ndp::{first_packets, Ndp, NdpSettings};
+use super::settings::USUAL_PATHS;
 use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use pathloom_model::Nanos;
@@ -40,7 +45,7 @@ pub struct EqdsSettings {
 
 impl Default for EqdsSettings {
     fn default() -> EqdsSettings {
-        EqdsSettings { beginning: Beginning::Speculative, window: 1.5, credit_rate: 0.99 }
+        EqdsSettings { beginning: Beginning::Speculative, window: 2.0, credit_rate: 0.99 }
     }
 }
 
@@ -81,9 +86,11 @@ impl PacketLaw for Eqds {
     const ENTRY: PacketEntry = PacketEntry {
         name: "eqds",
         about: "EQDS: packets wait at their sender for credit of the receiver; a transfer begins with a window or a request, and \
-                repeats nothing without credit; packets take all paths; with trim=on the receiver knows early what is missing",
+                repeats nothing without credit; packets take all paths but those that have trimmed some; with trim=on the \
+                receiver knows early what is missing",
         source: "Olteanu et al. 2022 (NSDI); constants of csg-htsim",
-        entropy: EntropyChoice::Oblivious,
+        entropy: EntropyChoice::Bitmap,
+        paths: USUAL_PATHS,
         reports_each: true,
         keys: &[
             key(
@@ -92,7 +99,7 @@ impl PacketLaw for Eqds {
                 "how a transfer begins: speculative with the packets of iw; request with a request to send",
                 "Olteanu et al. 2022 §4",
             ),
-            key("window", "1.5", "the most on its way, credit included, in multiples of iw, 1 to 100", "csg-htsim"),
+            key("window", "2", "the most on its way, credit included, in multiples of iw, 1 to 100", "csg-htsim"),
             key("credit_rate", "0.99", "share of the rate of the receiver's link that credit is given for, 0.01 to 1", "csg-htsim"),
         ],
         read: |spec| {
@@ -178,6 +185,6 @@ mod tests {
         let mut eqds = Eqds::new(&own, &settings, &NETWORK);
         assert_eq!((eqds.window(), own.first_packets(&settings, &NETWORK)), (0, 1));
         assert!(eqds.admits(0, FRAME) && eqds.takes_request(FRAME) && !eqds.admits(0, FRAME));
-        assert_eq!(own.most_packets(&settings, &NETWORK), 65, "43 packets and a half");
+        assert_eq!(own.most_packets(&settings, &NETWORK), 86, "43 packets, twice");
     }
 }

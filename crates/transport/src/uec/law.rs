@@ -94,6 +94,8 @@ pub(crate) struct PacketEntry {
     pub(crate) source: &'static str,
     /// Default of the key `entropy`.
     pub(crate) entropy: EntropyChoice,
+    /// Default of the key `paths`, with the entropy above.
+    pub(crate) paths: u32,
     /// Whether receivers report each packet by default.
     pub(crate) reports_each: bool,
     /// Its keys beside those that all transports of this kind have.

@@ -7,6 +7,7 @@
 
 use super::eqds::EqdsSettings;
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
+use super::settings::MOST_PATHS;
 use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use pathloom_model::Nanos;
@@ -83,6 +84,8 @@ impl PacketLaw for Ndp {
                 paths; needs trim=on of the fabric to know early what is missing",
         source: "Handley et al. 2017",
         entropy: EntropyChoice::Oblivious,
+        // A sender of the paper uses all paths equally often. A few hashed entropies would favour some paths for the whole transfer.
+        paths: MOST_PATHS,
         reports_each: true,
         keys: &[key(
             "window",

@@ -13,6 +13,7 @@
 //! `updateCwndOnNack_NSCC`, `quick_adapt`), whose names are given beside the formulas.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
+use super::settings::USUAL_PATHS;
 use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use crate::settings::optional_time;
@@ -214,6 +215,7 @@ impl PacketLaw for Nscc {
                 them (trim=on of the fabric); NSCC controls the window by delay and marks",
         source: "uet-htsim, the simulator of the Ultra Ethernet Consortium",
         entropy: EntropyChoice::Mixed,
+        paths: USUAL_PATHS,
         reports_each: false,
         keys: &[key(
             "target_delay",

@@ -63,8 +63,11 @@ pub struct UnorderedSettings {
 
 /// Default of the key `mtu`: with 14 B of Ethernet and 40 B of IPv6, a payload of 4 KiB (uet-htsim, `-mtu`).
 const MTU: u32 = 4150;
-/// Most different entropies: they fit the source port of a UDP packet.
-const MOST_PATHS: u64 = 1 << 16;
+/// Most different entropies: they fit the source port of a UDP packet. Hashes then spread the packets of a transfer as if each
+/// drew its path.
+pub(super) const MOST_PATHS: u32 = 1 << 16;
+/// Default of the key `paths` where nothing else is published (uet-htsim and htsim_eqds, `-paths`).
+pub(super) const USUAL_PATHS: u32 = 64;
 
 /// Values of the key `entropy`.
 const ENTROPIES: [(&str, EntropyChoice); 6] = [
@@ -90,7 +93,13 @@ pub(crate) fn keys(entry: &PacketEntry) -> Vec<TransportKey> {
              otherwise at random or as bitmap",
             "uet-htsim; Bonato et al. 2024 (REPS); freezing: this project",
         ),
-        key("paths", "64", "number of different entropies, a power of two up to 65536", "uet-htsim"),
+        key(
+            "paths",
+            "none",
+            "number of different entropies, a power of two up to 65536; none means 65536 with ndp and \
+             entropy=oblivious, so that packets go over all paths evenly, and 64 otherwise",
+            "uet-htsim; Handley et al. 2017 (ndp)",
+        ),
         key(
             "ack_bytes",
             "none",
@@ -130,7 +139,7 @@ impl Default for UnorderedSettings {
             },
             control: PacketControl::Nscc(NsccSettings::default()),
             entropy: EntropyChoice::Mixed,
-            paths: 64,
+            paths: USUAL_PATHS,
             ack_bytes: None,
             initial_window_bytes: None,
             timeout: None,
@@ -145,6 +154,8 @@ impl UnorderedSettings {
     /// A value is invalid; the message says what was expected.
     pub(crate) fn read(spec: &Spec, entry: &PacketEntry) -> Result<UnorderedSettings, SpecError> {
         let d = UnorderedSettings::default();
+        let entropy = spec.choice("entropy", &ENTROPIES)?.unwrap_or(entry.entropy);
+        let usual_paths = if entropy == entry.entropy { entry.paths } else { USUAL_PATHS };
         let settings = UnorderedSettings {
             common: Settings {
                 mss_bytes: spec.size_bytes("mtu")?.map_or(Ok(MTU), |mtu| bounded_mtu(spec, mtu))? - HEADER_BYTES,
@@ -152,8 +163,8 @@ impl UnorderedSettings {
                 ..d.common
             },
             control: (entry.read)(spec)?,
-            entropy: spec.choice("entropy", &ENTROPIES)?.unwrap_or(entry.entropy),
-            paths: spec.count("paths", 1, MOST_PATHS)?.map_or(d.paths, |paths| paths as u32),
+            entropy,
+            paths: spec.count("paths", 1, u64::from(MOST_PATHS))?.map_or(usual_paths, |paths| paths as u32),
             ack_bytes: spec.size_bytes("ack_bytes")?,
             initial_window_bytes: spec.size_bytes("iw")?,
             timeout: optional_time(spec, "rto")?,

@@ -6,6 +6,7 @@
 //! host, which is not simulated.
 
 use super::law::{Arrival, PacketEntry, PacketLaw, Trimmed};
+use super::settings::USUAL_PATHS;
 use super::{EntropyChoice, NetworkTraits, PacketControl, UnorderedSettings};
 use crate::listing::key;
 use crate::settings::optional_time;
@@ -130,6 +131,7 @@ impl PacketLaw for Swift {
                 packet; packets and reports are those of uec",
         source: "Kumar et al. 2020 (SIGCOMM); constants of csg-htsim",
         entropy: EntropyChoice::Single,
+        paths: USUAL_PATHS,
         reports_each: true,
         keys: &[
             key(
