@@ -103,6 +103,7 @@ lint-python: build  ## Check Python: ruff, mypy, stubs; and the prose of the doc
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
 	cd benches/openflow && mypy --config-file ../../pyproject.toml *.py
 	cd benches/conweave && mypy --config-file ../../pyproject.toml *.py
+	cd benches/htsim && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 
 lint-web:  ## Check that the committed page is the one that web/ builds
