@@ -3,11 +3,10 @@
 use crate::scene::MEMBERS;
 use pathloom_host_agent::agent::{Agent, ControllerId, Settings};
 use pathloom_host_agent::protocol::{ControllerMessage, Wants, VERSION};
-use pathloom_model::{FiveTuple, Nanos};
+use pathloom_model::{Address, FiveTuple, Nanos};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
 
 pub const HOSTS: usize = 2;
 /// Durations of messages between members and hosts.
@@ -45,16 +44,16 @@ pub struct Hosts {
 }
 
 fn flow(host: usize) -> FiveTuple {
-    let (src, dst) = (address(host), Ipv4Addr::new(10, 0, 7, 1));
+    let (src, dst) = (address(host), Address::new(10, 0, 7, 1));
     FiveTuple::new(6, (src, 40_000), (dst, 80))
 }
 
-fn address(host: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, 1 + host as u8)
+fn address(host: usize) -> Address {
+    Address::new(10, 0, 0, 1 + host as u8)
 }
 
 fn agent(host: usize) -> Agent {
-    Agent::new(Settings { hosts: vec![address(host)], token: None, max_flows: 4 })
+    Agent::new(Settings { hosts: address(host).v4().into_iter().collect(), token: None, max_flows: 4 })
 }
 
 impl Hosts {

@@ -3,14 +3,13 @@
 //! at all: how their packets are forwarded does not matter.
 
 use pathloom_model::Prefix;
-use std::net::Ipv4Addr;
 
 /// An aligned block of addresses with the same choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leaf {
-    /// First address.
+    /// Last 32 bits of the first address.
     pub start: u32,
-    /// Prefix length.
+    /// Number of those bits that all addresses share.
     pub len: u8,
     /// Number of the choice for packets to these addresses.
     pub choice: u32,
@@ -50,11 +49,15 @@ impl Aggregator {
     pub(crate) fn aggregate(&mut self, whole: Prefix, leaves: &[Leaf]) -> Vec<(Prefix, u32)> {
         self.nodes.clear();
         self.choices.clear();
-        let start = u32::from(whole.address);
-        let root = self.build(start, whole.len, leaves);
+        let (start, len) = (whole.address.low(), 32 - whole.host_bits());
+        let root = self.build(start, len, leaves);
         let mut rules = Vec::new();
-        self.emit(root, start, whole.len, None, &mut rules);
-        rules
+        self.emit(root, start, len, None, &mut rules);
+        let prefix = |(start, len)| Prefix {
+            address: whole.address.with_low(start),
+            len: whole.len - (32 - whole.host_bits()) + len,
+        };
+        rules.into_iter().map(|(block, choice)| (prefix(block), choice)).collect()
     }
 
     fn build(&mut self, start: u32, len: u8, leaves: &[Leaf]) -> u32 {
@@ -99,7 +102,7 @@ impl Aggregator {
         }
     }
 
-    fn emit(&self, node: u32, start: u32, len: u8, inherited: Option<u32>, rules: &mut Vec<(Prefix, u32)>) {
+    fn emit(&self, node: u32, start: u32, len: u8, inherited: Option<u32>, rules: &mut Vec<((u32, u8), u32)>) {
         let node = &self.nodes[node as usize];
         let wanted = &self.choices[node.from as usize..node.to as usize];
         let keep = wanted.is_empty() || inherited.is_some_and(|choice| wanted.binary_search(&choice).is_ok());
@@ -109,7 +112,7 @@ impl Aggregator {
             self.emit(high, start | 1 << (31 - len), len + 1, choice, rules);
         }
         if let Some(choice) = choice.filter(|_| !keep) {
-            rules.push((Prefix { address: Ipv4Addr::from(start), len }, choice));
+            rules.push(((start, len), choice));
         }
     }
 }
@@ -117,13 +120,14 @@ impl Aggregator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathloom_model::Address;
     use proptest::prelude::*;
 
-    const WHOLE: Prefix = Prefix { address: Ipv4Addr::new(10, 0, 0, 0), len: 24 };
+    const WHOLE: Prefix = Prefix { address: Address::new(10, 0, 0, 0), len: 24 };
     const BASE: u32 = 10 << 24;
 
     fn lookup(rules: &[(Prefix, u32)], address: u32) -> Option<u32> {
-        let hits = rules.iter().filter(|(prefix, _)| prefix.contains(Ipv4Addr::from(address)));
+        let hits = rules.iter().filter(|(prefix, _)| prefix.contains(Address::from(address)));
         hits.max_by_key(|(prefix, _)| prefix.len).map(|&(_, choice)| choice)
     }
 

@@ -1,9 +1,8 @@
 //! Errors of assignments, claims and releases.
 
 use crate::path_requests::AssignmentId;
-use pathloom_model::Nanos;
+use pathloom_model::{Address, Nanos};
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
 
 /// Why an assignment, a claim or a release is refused. A refused request changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -13,15 +12,15 @@ pub enum AssignError {
     #[error("no host of the fabric has the address {address}; name hosts that are on the fabric")]
     UnknownAddress {
         /// The address.
-        address: Ipv4Addr,
+        address: Address,
     },
     /// Both ends are the same host.
     #[error("{src} and {dst} are addresses of one host; name two hosts")]
     SameHost {
         /// The sender.
-        src: Ipv4Addr,
+        src: Address,
         /// The receiver.
-        dst: Ipv4Addr,
+        dst: Address,
     },
     /// The requested number of paths is 0, or more than an assignment may have.
     #[error("{asked} paths were asked for; ask for 1 to {most}")]
@@ -43,9 +42,9 @@ pub enum AssignError {
     #[error("no path from {src} to {dst} is up; try again when their links are back")]
     NoPath {
         /// The sender.
-        src: Ipv4Addr,
+        src: Address,
         /// The receiver.
-        dst: Ipv4Addr,
+        dst: Address,
     },
     /// The owner has the maximum number of assignments.
     #[error("the owner has {most} assignments, the most that one owner may have; release some first")]
@@ -71,9 +70,9 @@ pub enum AssignError {
         /// The assignment.
         id: AssignmentId,
         /// Its sender.
-        src: Ipv4Addr,
+        src: Address,
         /// Its receiver.
-        dst: Ipv4Addr,
+        dst: Address,
     },
     /// Port 0 is not valid.
     #[error("port 0 is not valid; name the ports of the connection, 1 to 65535")]

@@ -13,9 +13,8 @@ use crate::io::Output;
 use crate::switches::Purpose;
 use crate::timers::Timer;
 use pathloom_model::rules::{Group, GroupId, Rule, RuleKey};
-use pathloom_model::{Nanos, NodeId, Prefix};
+use pathloom_model::{Address, Nanos, NodeId, Prefix};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// How long a group stays after the last rule that used it was deleted. A switch may forward by old rules for a short
 /// time and still look up the group. Open vSwitch does so until it has revalidated its cached flows, and drops
@@ -287,7 +286,7 @@ impl BaseRules {
 }
 
 /// The addresses at a switch whose first and last packets are copied because they have assignments.
-fn sources_at(cx: &Context, assignments: &Assignments, switch: NodeId) -> Vec<Ipv4Addr> {
+fn sources_at(cx: &Context, assignments: &Assignments, switch: NodeId) -> Vec<Address> {
     let here = |address: &_| cx.attachment(*address).is_some_and(|at| at.tor == switch);
     assignments.sources().filter(here).collect()
 }

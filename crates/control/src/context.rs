@@ -12,10 +12,9 @@ use crate::switches::{Purpose, Session, Switch};
 use crate::timers::Timers;
 use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::search::ShortestPaths;
-use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId};
+use pathloom_model::{Address, Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId};
 use pathloom_scheme::{Event, FlowId, Needs, View};
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -106,7 +105,7 @@ impl Context {
 
     /// Returns the place of an address: where the address was placed, else where the fabric has it, else where the
     /// longest placed prefix that contains it is.
-    pub(crate) fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
+    pub(crate) fn attachment(&self, address: Address) -> Option<Attachment> {
         self.places.attachment(&self.fabric, address)
     }
 

@@ -48,7 +48,7 @@ impl DefaultTable {
     /// Single addresses that the switch forwards to a port, each with its port.
     pub(crate) fn single_addresses(&self) -> impl Iterator<Item = (Prefix, PortNo)> + '_ {
         self.routes.iter().filter_map(|&(prefix, choice)| match choice {
-            Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
+            Choice::Port(port) if prefix.is_host() => Some((prefix, port)),
             _ => None,
         })
     }
@@ -60,7 +60,7 @@ impl DefaultTable {
             let Choice::Group(id) = *choice else { continue };
             let ports = self.groups.get(&id).filter(|ports| !ports.is_empty() && standing.get(&id) != Some(ports));
             if let Some(ports) = ports {
-                let turn = tie_break(u32::from(prefix.address) as usize, switch) % ports.len() as u64;
+                let turn = tie_break(prefix.address.low() as usize, switch) % ports.len() as u64;
                 *choice = Choice::Port(ports[turn as usize]);
             }
         }
@@ -189,16 +189,16 @@ impl Compiler {
 
     fn leaf(&mut self, prefix: Prefix, wanted: UnnamedChoice) {
         let choice = self.number(wanted);
-        self.leaves.push(Leaf { start: u32::from(prefix.address), len: prefix.len, choice });
+        self.leaves.push(Leaf { start: prefix.address.low(), len: 32 - prefix.host_bits(), choice });
     }
 
     /// Adds the hosts of this switch. The rest of its prefix is dropped.
     fn local(&mut self, fabric: &Fabric, prefix: Prefix, hosts: std::ops::Range<usize>) {
-        let mut next = u64::from(u32::from(prefix.address));
-        let end = next + (1u64 << (32 - prefix.len));
+        let mut next = u64::from(prefix.address.low());
+        let end = next + (1u64 << prefix.host_bits());
         let nowhere = self.number(UnnamedChoice::Drop);
         for at in &fabric.attachments()[hosts] {
-            let address = u64::from(u32::from(at.address));
+            let address = u64::from(at.address.low());
             self.leaves.extend(blocks(next, address, nowhere));
             self.leaf(Prefix::host(at.address), UnnamedChoice::Port(fabric.link(at.uplink).to_port));
             next = address + 1;
@@ -295,7 +295,7 @@ impl Compiler {
                 match (routes.how, links.len()) {
                     (_, 0) => UnnamedChoice::Drop,
                     (DefaultRoutes::Ecmp | DefaultRoutes::Weighted, _) => self.spread(fabric, routes, switch, tor),
-                    (DefaultRoutes::PerHost, _) => port(u32::from(prefix.address) as usize),
+                    (DefaultRoutes::PerHost, _) => port(prefix.address.low() as usize),
                     _ => port((tie_break(tor, switch) % links.len() as u64) as usize),
                 }
             };
@@ -310,7 +310,7 @@ impl Compiler {
     /// Drops addresses above the prefix of the last ToR.
     fn unowned(&mut self, fabric: &Fabric) {
         let nowhere = self.number(UnnamedChoice::Drop);
-        let end = |prefix: Prefix| u64::from(u32::from(prefix.address)) + (1u64 << (32 - prefix.len));
+        let end = |prefix: Prefix| u64::from(prefix.address.low()) + (1u64 << prefix.host_bits());
         let last = fabric.tors().last().and_then(|&tor| fabric.tor_prefix(tor)).expect("a fabric has ToRs");
         self.leaves.extend(blocks(end(last), end(fabric.whole_prefix()), nowhere));
     }

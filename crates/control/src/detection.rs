@@ -7,11 +7,10 @@ use crate::places::Places;
 use crate::tables::{self, CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_model::rules::{Actions, Match, Rule, RuleAction};
 use pathloom_model::{
-    Fabric, Headers, MptcpOption, NodeId, Prefix, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST,
-    TCP_SYN,
+    Address, Fabric, Headers, MptcpOption, NodeId, Prefix, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN,
+    TCP_RST, TCP_SYN,
 };
 use pathloom_scheme::{Detection, Needs};
-use std::net::Ipv4Addr;
 
 /// Returns the rules that join the tables of `switch`. A ToR also gets rules that copy packets of its own hosts, by
 /// the ToR's prefix and by prefixes that are placed there. Packets in transit are not copied. `assigned` are
@@ -22,7 +21,7 @@ pub(crate) fn rules(
     needs: &Needs,
     (fabric, places): (&Fabric, &Places),
     switch: NodeId,
-    assigned: &[Ipv4Addr],
+    assigned: &[Address],
 ) -> Vec<Rule> {
     let priorities = &config.priorities;
     let mut rules = vec![
@@ -63,7 +62,7 @@ pub(crate) fn rules(
 }
 
 /// Returns the rules that copy first and last packets from an address, regardless of the receiver.
-fn of_source(config: &Config, address: Ipv4Addr) -> [Rule; 2] {
+fn of_source(config: &Config, address: Address) -> [Rule; 2] {
     let from_here = Match { src: Some(Prefix::host(address)), proto: Some(PROTO_TCP), ..Match::default() };
     [(config.priorities.first, (TCP_SYN, TCP_SYN | TCP_ACK)), (config.priorities.last, (TCP_FIN, TCP_FIN))].map(
         |(priority, flags)| {
@@ -76,7 +75,7 @@ fn of_source(config: &Config, address: Ipv4Addr) -> [Rule; 2] {
 
 /// Whether a rule is one of [`of_source`].
 pub(crate) fn is_of_source(config: &Config, rule: &Rule) -> bool {
-    let address = rule.matches.src.filter(|prefix| prefix.len == 32).map(|prefix| prefix.address);
+    let address = rule.matches.src.and_then(Prefix::only);
     address.is_some_and(|address| of_source(config, address).iter().any(|other| other.key() == rule.key()))
 }
 

@@ -191,10 +191,8 @@ impl<'a> DefaultPaths<'a> {
 
 /// A pseudo-random number, always the same for a five-tuple and a switch.
 fn hash(five_tuple: &FiveTuple, at: NodeId) -> u64 {
-    let (src, dst, proto, src_port, dst_port) =
-        (five_tuple.src(), five_tuple.dst(), five_tuple.proto(), five_tuple.src_port(), five_tuple.dst_port());
-    let addresses = u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst));
+    let (proto, src_port, dst_port) = (five_tuple.proto(), five_tuple.src_port(), five_tuple.dst_port());
     let ports = u64::from(src_port) << 24 | u64::from(dst_port) << 8 | u64::from(proto);
     let mixed = |sum: u64, more: u64| split_mix((sum ^ more.rotate_left(17)).wrapping_add(GOLDEN));
-    [ports, u64::from(at.0)].into_iter().fold(addresses, mixed)
+    [ports, u64::from(at.0)].into_iter().fold(five_tuple.address_bits(), mixed)
 }

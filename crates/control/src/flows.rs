@@ -413,9 +413,8 @@ fn tag_bit(tag: Option<u16>) -> u64 {
 
 /// The hash of a five-tuple. It is computed from two numbers, which is faster than from five.
 fn hash(tuple: &FiveTuple) -> u64 {
-    let addresses = u64::from(u32::from(tuple.src())) << 32 | u64::from(u32::from(tuple.dst()));
     let ports = u64::from(tuple.src_port()) << 24 | u64::from(tuple.dst_port()) << 8 | u64::from(tuple.proto());
-    FxBuildHasher.hash_one((addresses, ports))
+    FxBuildHasher.hash_one((tuple.address_bits(), ports))
 }
 
 /// Stores a decision, and in its flow if it places the flow.

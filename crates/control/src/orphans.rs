@@ -6,11 +6,10 @@ use crate::labels::{Labels, Next};
 use crate::plan::FlowKey;
 use crate::tables::DEFAULTS;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
-use pathloom_model::{FiveTuple, LinkId, NodeId, Path};
+use pathloom_model::{Address, FiveTuple, LinkId, NodeId, Path, Prefix};
 use pathloom_scheme::{FlowId, FlowView};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
 /// Rules of one unknown flow.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Orphans {
     }
 
     /// The switches of all rules, each with the source address of its flow.
-    pub(crate) fn rules<'a>(&'a self, cx: &'a Context) -> impl Iterator<Item = (Ipv4Addr, NodeId)> + 'a {
+    pub(crate) fn rules<'a>(&'a self, cx: &'a Context) -> impl Iterator<Item = (Address, NodeId)> + 'a {
         self.flows.values().flat_map(|orphan| {
             let src = orphan.five_tuple.src();
             let tor = cx.attachment(src).map(|at| at.tor);
@@ -199,7 +198,7 @@ enum Trace {
 
 /// Returns the key of the flow to which a found rule belongs; `None` if its addresses do not exist on this fabric.
 pub(crate) fn key_of(cx: &Context, id: FlowId, matches: &Match) -> Option<FlowKey> {
-    let whole = |prefix: Option<pathloom_model::Prefix>| prefix.filter(|p| p.len == 32).map(|p| p.address);
+    let whole = |prefix: Option<Prefix>| prefix.and_then(Prefix::only);
     let (src, dst) = (whole(matches.src)?, whole(matches.dst)?);
     let (src_port, dst_port) = (matches.src_port?, matches.dst_port?);
     let five_tuple = FiveTuple::new(matches.proto?, (src, src_port), (dst, dst_port));

@@ -1,9 +1,8 @@
 //! Requests of applications for paths of their own, and the answers. [`crate::assignments`] handles them.
 
-use pathloom_model::{FiveTuple, Nanos, Path, PROTO_TCP};
+use pathloom_model::{Address, FiveTuple, Nanos, Path, PROTO_TCP};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::Ipv4Addr;
 
 /// Identifier of an assignment, 1 to 2³¹ − 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -37,9 +36,9 @@ pub enum PathSearch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathRequest {
     /// Address of the sender.
-    pub src: Ipv4Addr,
+    pub src: Address,
     /// Address of the receiver.
-    pub dst: Ipv4Addr,
+    pub dst: Address,
     /// Number of paths. Fewer are assigned if there are no more.
     pub count: u32,
     /// Kind of paths.
@@ -56,9 +55,9 @@ pub struct PathRequest {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ClaimKey {
     /// Address of the sender. If the connection will be opened, the sender opens it.
-    pub src: Ipv4Addr,
+    pub src: Address,
     /// Address of the receiver.
-    pub dst: Ipv4Addr,
+    pub dst: Address,
     /// Source port.
     pub src_port: u16,
     /// Destination port of an open connection; `None` if it will be opened.
@@ -68,7 +67,7 @@ pub struct ClaimKey {
 
 impl ClaimKey {
     /// The key of a connection that will be opened.
-    pub const fn to_come(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> ClaimKey {
+    pub const fn to_come(src: Address, dst: Address, src_port: u16) -> ClaimKey {
         ClaimKey { src, dst, src_port, dst_port: None }
     }
 

@@ -5,9 +5,8 @@
 //! Each placed prefix has its own default route. It overrides the routes that are computed per ToR: a longer prefix
 //! always wins, and a placed prefix never has the length of a prefix of the fabric (see [`crate::Input::Place`]).
 
-use pathloom_model::{Attachment, Fabric, NodeId, PortNo, Prefix};
+use pathloom_model::{Address, Attachment, Fabric, NodeId, PortNo, Prefix};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// Least length of a placed prefix whose flows are detected. Packets from a shorter prefix differ from transit only
 /// in their port, so their flows are not detected.
@@ -19,17 +18,17 @@ pub(crate) struct Places(BTreeMap<Prefix, Attachment>);
 
 impl Places {
     /// Returns the place of the longest placed prefix that contains an address.
-    fn find(&self, address: Ipv4Addr) -> Option<Attachment> {
+    fn find(&self, address: Address) -> Option<Attachment> {
         if self.0.is_empty() {
             return None;
         }
         let at = |len: u8| self.0.get(&Prefix::new(address, len));
-        let found = (0..=32u8).rev().find_map(at)?;
+        let found = (0..=address.bits()).rev().find_map(at)?;
         Some(Attachment { address, ..*found })
     }
 
     /// Returns the place of an address; see [`crate::Controller::attachment`].
-    pub(crate) fn attachment(&self, fabric: &Fabric, address: Ipv4Addr) -> Option<Attachment> {
+    pub(crate) fn attachment(&self, fabric: &Fabric, address: Address) -> Option<Attachment> {
         let single = || self.0.get(&Prefix::host(address)).copied();
         single().or_else(|| fabric.attachment(address).copied()).or_else(|| self.find(address))
     }
@@ -54,7 +53,7 @@ impl Places {
 
     /// Single addresses, for the snapshot. Prefixes are not stored: the driver sends them at each start.
     pub(crate) fn singles(&self) -> Vec<Attachment> {
-        self.0.iter().filter(|(prefix, _)| prefix.len == 32).map(|(_, &at)| at).collect()
+        self.0.iter().filter(|(prefix, _)| prefix.is_host()).map(|(_, &at)| at).collect()
     }
 
     /// Restores the single addresses of a snapshot whose ports the fabric still has.
@@ -67,21 +66,21 @@ impl Places {
     }
 
     /// Single addresses that were placed, each with its switch and port.
-    pub(crate) fn ports<'a>(&'a self, fabric: &'a Fabric) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + 'a {
-        let singles = self.0.iter().filter(|(prefix, _)| prefix.len == 32);
+    pub(crate) fn ports<'a>(&'a self, fabric: &'a Fabric) -> impl Iterator<Item = (Address, NodeId, PortNo)> + 'a {
+        let singles = self.0.iter().filter(|(prefix, _)| prefix.is_host());
         singles.map(|(_, at)| (at.address, at.tor, fabric.link(at.uplink).to_port))
     }
 
     /// Places a prefix at the port of a host, or where the fabric has it. Returns whether this is a change; `None` if
     /// there is no host at the port.
     pub(crate) fn place(&mut self, fabric: &Fabric, prefix: Prefix, at: Option<(NodeId, PortNo)>) -> Option<bool> {
-        let prefix = Prefix::new(prefix.address, prefix.len.min(32));
+        let prefix = Prefix::new(prefix.address, prefix.len.min(prefix.address.bits()));
         let place = match at {
             Some(at) => Some(attachment_at(fabric, prefix.address, at)?),
             None => None,
         };
         // An address at its place in the fabric needs no route of its own.
-        let home = fabric.attachment(prefix.address).filter(|_| prefix.len == 32);
+        let home = fabric.attachment(prefix.address).filter(|_| prefix.is_host());
         let place = place.filter(|at| home != Some(at));
         if self.0.get(&prefix) == place.as_ref() {
             return Some(false);
@@ -110,7 +109,7 @@ impl Places {
 }
 
 /// Returns the host's port behind a port of a switch, as the place of an address.
-fn attachment_at(fabric: &Fabric, address: Ipv4Addr, (switch, port): (NodeId, PortNo)) -> Option<Attachment> {
+fn attachment_at(fabric: &Fabric, address: Address, (switch, port): (NodeId, PortNo)) -> Option<Attachment> {
     let down = fabric.nodes().get(switch.index()).and_then(|_| fabric.out_link(switch, port))?;
     let (uplink, host) = (down.reverse(), fabric.link(down).to);
     fabric.is_host(host).then_some(Attachment { address, host, tor: switch, uplink })

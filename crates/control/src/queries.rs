@@ -11,9 +11,8 @@ use crate::io::Target;
 use crate::reasons::Reason;
 use crate::switches::{Purpose, Session, Switch};
 use pathloom_model::rules::Rule;
-use pathloom_model::{Attachment, FiveTuple, LinkId, Nanos, NodeId, PortNo};
+use pathloom_model::{Address, Attachment, FiveTuple, LinkId, Nanos, NodeId, PortNo};
 use pathloom_scheme::{FlowId, Needs, State, View};
-use std::net::Ipv4Addr;
 
 impl Controller {
     /// The view: everything that a scheme can see. Solvers get a clone of it.
@@ -121,7 +120,7 @@ impl Controller {
     /// Whether the controller will see the first packets of new connections from an address that has an assignment:
     /// the ToR of the address has confirmed the rules that copy them. Also true if the ToR has no session, because
     /// then nothing will be confirmed.
-    pub fn sees_connections_of(&self, src: Ipv4Addr) -> bool {
+    pub fn sees_connections_of(&self, src: Address) -> bool {
         let Some(at) = self.attachment(src) else { return true };
         let tor = &self.context.switches[at.tor.index()];
         tor.session != Session::Reading && tor.awaited.iter().all(|&(_, purpose)| purpose != Purpose::Copies)
@@ -129,12 +128,12 @@ impl Controller {
 
     /// Returns the place of an address: where the address was placed, else where the fabric has it, else where the
     /// longest placed prefix that contains it is.
-    pub fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
+    pub fn attachment(&self, address: Address) -> Option<Attachment> {
         self.context.attachment(address)
     }
 
     /// Single addresses that were placed, each with its switch and port.
-    pub fn placed(&self) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + '_ {
+    pub fn placed(&self) -> impl Iterator<Item = (Address, NodeId, PortNo)> + '_ {
         self.context.places.ports(&self.context.fabric)
     }
 

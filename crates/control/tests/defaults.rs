@@ -3,12 +3,11 @@
 use pathloom_control::{Config, Controller, Output};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::search::RouteTable;
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, PROTO_TCP};
+use pathloom_model::{Address, Fabric, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, PROTO_TCP};
 use pathloom_scheme::{Action, DefaultRoutes, HopWeights, Needs};
 use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 const KINDS: [DefaultRoutes; 4] =
@@ -32,12 +31,12 @@ fn fabric(spec: &str) -> Arc<Fabric> {
     Arc::new(fabric_from_spec(spec).unwrap())
 }
 
-fn packet(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> Headers {
+fn packet(src: Address, dst: Address, src_port: u16) -> Headers {
     Headers::plain(FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80)))
 }
 
 fn all_pairs(fabric: &Fabric) -> Vec<Headers> {
-    let addresses: Vec<Ipv4Addr> = fabric.attachments().iter().map(|at| at.address).collect();
+    let addresses: Vec<Address> = fabric.attachments().iter().map(|at| at.address).collect();
     let pairs = addresses.iter().flat_map(|&src| addresses.iter().map(move |&dst| (src, dst)));
     pairs.filter(|(src, dst)| src != dst).map(|(src, dst)| packet(src, dst, 1000)).collect()
 }

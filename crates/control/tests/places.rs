@@ -5,10 +5,9 @@
 use pathloom_control::{Config, Controller, Input};
 use pathloom_fabrics::fabric_from_spec;
 use pathloom_model::search::ShortestPaths;
-use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix, LONG_FLOW_DSCP, PROTO_UDP};
+use pathloom_model::{Address, Fabric, FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix, LONG_FLOW_DSCP, PROTO_UDP};
 use pathloom_scheme::{Action, DefaultRoutes, Scheme};
 use pathloom_testkit::{ms, Fate, Network, Script, Timing, LABEL};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 fn k4() -> Arc<Fabric> {
@@ -39,7 +38,7 @@ fn place(network: &mut Network, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
 }
 
 /// Asserts that packets from every host to an address arrive at this host only, or nowhere.
-fn assert_leads(network: &Network, dst: Ipv4Addr, to: Option<NodeId>) {
+fn assert_leads(network: &Network, dst: Address, to: Option<NodeId>) {
     for at in network.fabric.attachments().iter().filter(|at| Some(at.host) != to) {
         let five_tuple = FiveTuple::new(PROTO_UDP, (at.address, 7), (dst, 9));
         let fates = network.fates(Headers::plain(five_tuple));
@@ -61,8 +60,8 @@ fn default_routes_lead_to_a_placed_address_and_follow_it() {
     for how in [DefaultRoutes::SinglePath, DefaultRoutes::Ecmp, DefaultRoutes::PerHost] {
         let mut network = network(&fabric, script(how));
         // An address of another network, one in the prefix of another rack, and the address of another host.
-        let own = Ipv4Addr::new(10, 0, 0, 1);
-        for address in [Ipv4Addr::new(192, 168, 5, 1), Ipv4Addr::new(10, 0, 0, 77), own] {
+        let own = Address::new(10, 0, 0, 1);
+        for address in [Address::new(192, 168, 5, 1), Address::new(10, 0, 0, 77), own] {
             let prefix = Prefix::host(address);
             place(&mut network, prefix, Some(at_h9));
             assert_leads(&network, address, Some(h9));
@@ -76,7 +75,7 @@ fn default_routes_lead_to_a_placed_address_and_follow_it() {
             place(&mut network, prefix, None);
             assert_leads(&network, address, (address == own).then_some(h0));
         }
-        let neighbour = Ipv4Addr::new(10, 0, 4, 2);
+        let neighbour = Address::new(10, 0, 4, 2);
         assert!(network.reaches(Headers::plain(FiveTuple::new(6, (own, 1), (neighbour, 2)))));
     }
 }
@@ -86,15 +85,15 @@ fn the_longest_placed_prefix_wins() {
     let fabric = k4();
     let [(h15, at_h15), (h3, at_h3)] = ["h15", "h3"].map(|name| host(&fabric, name));
     let mut network = network(&fabric, script(DefaultRoutes::Ecmp));
-    place(&mut network, Prefix::new(Ipv4Addr::UNSPECIFIED, 0), Some(at_h15));
-    place(&mut network, Prefix::new(Ipv4Addr::new(10, 200, 0, 0), 16), Some(at_h3));
-    assert_leads(&network, Ipv4Addr::new(8, 8, 8, 8), Some(h15));
-    assert_leads(&network, Ipv4Addr::new(10, 200, 1, 1), Some(h3));
+    place(&mut network, Prefix::new(Address::UNSPECIFIED, 0), Some(at_h15));
+    place(&mut network, Prefix::new(Address::new(10, 200, 0, 0), 16), Some(at_h3));
+    assert_leads(&network, Address::new(8, 8, 8, 8), Some(h15));
+    assert_leads(&network, Address::new(10, 200, 1, 1), Some(h3));
     // The fabric's own addresses stay unchanged.
-    assert_leads(&network, Ipv4Addr::new(10, 0, 0, 99), None);
-    assert_leads(&network, Ipv4Addr::new(10, 201, 0, 1), None);
-    place(&mut network, Prefix::new(Ipv4Addr::UNSPECIFIED, 0), None);
-    assert_leads(&network, Ipv4Addr::new(8, 8, 8, 8), None);
+    assert_leads(&network, Address::new(10, 0, 0, 99), None);
+    assert_leads(&network, Address::new(10, 201, 0, 1), None);
+    place(&mut network, Prefix::new(Address::UNSPECIFIED, 0), None);
+    assert_leads(&network, Address::new(8, 8, 8, 8), None);
 }
 
 #[test]
@@ -110,11 +109,11 @@ fn invalid_places_are_counted_and_change_nothing() {
         (NodeId(9999), PortNo(1)),
         (tor, PortNo(3)),
     ] {
-        place(&mut network, Prefix::host(Ipv4Addr::new(192, 168, 0, 1)), Some(at));
+        place(&mut network, Prefix::host(Address::new(192, 168, 0, 1)), Some(at));
     }
     let up = fabric.switch_ports(tor).iter().any(|port| fabric.link(port.link).from_port == PortNo(3));
     assert_eq!(network.controller.counts().invalid_inputs - before, 4 + u64::from(up));
-    assert_leads(&network, Ipv4Addr::new(192, 168, 0, 1), None);
+    assert_leads(&network, Address::new(192, 168, 0, 1), None);
 }
 
 #[test]
@@ -123,9 +122,9 @@ fn a_flow_to_a_placed_address_has_a_path_and_leaves_it_when_the_address_moves() 
     let [(h9, at_h9), (h3, at_h3)] = ["h9", "h3"].map(|name| host(&fabric, name));
     let script = Script::new();
     let mut network = network(&fabric, script.scheme(LABEL));
-    let dst = Ipv4Addr::new(192, 168, 5, 1);
+    let dst = Address::new(192, 168, 5, 1);
     place(&mut network, Prefix::host(dst), Some(at_h9));
-    let five_tuple = FiveTuple::new(PROTO_UDP, (Ipv4Addr::new(10, 0, 0, 1), 7), (dst, 9));
+    let five_tuple = FiveTuple::new(PROTO_UDP, (Address::new(10, 0, 0, 1), 7), (dst, 9));
     let packet = Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) };
     network.send(packet);
     let later = network.now() + ms(500);
@@ -150,7 +149,7 @@ fn a_restarted_controller_finds_placed_addresses() {
     let fabric = k4();
     let (h9, at_h9) = host(&fabric, "h9");
     // An address that is not on the fabric, and the address of another host.
-    let cases = [Ipv4Addr::new(192, 168, 5, 1), Ipv4Addr::new(10, 0, 0, 1)];
+    let cases = [Address::new(192, 168, 5, 1), Address::new(10, 0, 0, 1)];
     for (kept, dst) in [true, false].into_iter().flat_map(|kept| cases.map(|dst| (kept, dst))) {
         let mut network = network(&fabric, script(DefaultRoutes::Ecmp));
         place(&mut network, Prefix::host(dst), Some(at_h9));

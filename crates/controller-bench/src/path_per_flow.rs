@@ -66,7 +66,7 @@ impl Scheme for PathPerFlow {
 
 /// A number that differs from flow to flow.
 fn spread(tuple: &FiveTuple) -> u32 {
-    let hosts = u32::from(tuple.src()).rotate_left(16) ^ u32::from(tuple.dst());
+    let hosts = tuple.src().low().rotate_left(16) ^ tuple.dst().low();
     let ports = u32::from(tuple.src_port()) << 16 | u32::from(tuple.dst_port());
     (hosts ^ ports).wrapping_mul(0x9e37_79b1) >> 16
 }

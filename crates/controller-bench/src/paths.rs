@@ -144,8 +144,8 @@ impl FlowSetupWork {
 pub(crate) fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) {
     let mut payload = [0u8; 40];
     payload[..10].copy_from_slice(&[0x45, LONG_FLOW_DSCP << 2, 0, 40, 0, 0, 0, 0, 64, PROTO_TCP]);
-    payload[12..16].copy_from_slice(&five_tuple.src().octets());
-    payload[16..20].copy_from_slice(&five_tuple.dst().octets());
+    payload[12..16].copy_from_slice(&five_tuple.src().low().to_be_bytes());
+    payload[16..20].copy_from_slice(&five_tuple.dst().low().to_be_bytes());
     payload[20..22].copy_from_slice(&five_tuple.src_port().to_be_bytes());
     payload[22..24].copy_from_slice(&five_tuple.dst_port().to_be_bytes());
     (payload[32], payload[33]) = (5 << 4, TCP_SYN);
@@ -191,7 +191,7 @@ impl FlowSetupWork {
         let on_path = flow.command == FlowCommand::Add && !flow.instructions.apply.is_empty();
         let (Some(src), Some(dst), true) = (matches.ipv4_src, matches.ipv4_dst, on_path) else { return false };
         let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return false };
-        let five_tuple = FiveTuple::new(PROTO_TCP, (src.0, src_port), (dst.0, dst_port));
+        let five_tuple = FiveTuple::new(PROTO_TCP, (src.0.into(), src_port), (dst.0.into(), dst_port));
         let Some(sent) = self.sent.remove(&five_tuple) else { return false };
         self.counts.borrow_mut().finish(sent, read);
         true

@@ -36,9 +36,9 @@ pub fn link_between(fabric: &Fabric, a: Place, b: Place) -> Option<LinkId> {
     link_at(fabric, a).filter(|&link| place_of(fabric, link.reverse()) == b)
 }
 
-/// Returns the configured host addresses and their switch ports, for host learning.
+/// Returns the configured IPv4 addresses of hosts and their switch ports, for host learning.
 pub fn expected_hosts(fabric: &Fabric) -> impl Iterator<Item = (Ipv4Addr, Place)> + '_ {
-    fabric.attachments().iter().map(|at| (at.address, place_of(fabric, at.uplink.reverse())))
+    fabric.attachments().iter().filter_map(|at| Some((at.address.v4()?, place_of(fabric, at.uplink.reverse()))))
 }
 
 /// A port whose cable leads to another port than configured.

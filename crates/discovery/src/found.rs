@@ -1,7 +1,7 @@
 //! Builds a fabric from the discovered topology, if no fabric is configured.
 
 use crate::{Dpid, KnownHost, Mac, Place};
-use pathloom_model::{Fabric, FabricBuilder, FabricError, LinkSettings, NodeId, PortNo, Tier};
+use pathloom_model::{Address, Fabric, FabricBuilder, FabricError, LinkSettings, NodeId, PortNo, Tier};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ pub struct FoundFabric {
     /// Switches `s1`, `s2`, … by datapath id; hosts `h-10.0.0.1`, … by their lowest address.
     pub fabric: Fabric,
     /// For each discovered address: the address that the fabric assigns to the port of that host.
-    pub addresses: BTreeMap<Ipv4Addr, Ipv4Addr>,
+    pub addresses: BTreeMap<Ipv4Addr, Address>,
     to_wire: BTreeMap<(NodeId, PortNo), Place>,
     from_wire: BTreeMap<Place, (NodeId, PortNo)>,
 }
@@ -31,7 +31,7 @@ impl FoundFabric {
 
     /// Whether all hosts have the addresses that the fabric assigns, so that one rule per ToR routes to them.
     pub fn is_laid_out(&self) -> bool {
-        self.addresses.iter().all(|(found, laid_out)| found == laid_out)
+        self.addresses.iter().all(|(found, laid_out)| laid_out == found)
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(index, at)| KnownHost {
-                address: at.address,
+                address: at.address.v4().unwrap(),
                 mac: Mac([2, 0, 0, 0, (index >> 8) as u8, index as u8]),
                 place: place_of(&fabric, at.uplink.reverse()),
             })

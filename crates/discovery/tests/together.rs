@@ -53,7 +53,7 @@ impl World {
     }
 
     fn address(&self, host: NodeId) -> Ipv4Addr {
-        self.fabric.host_attachments(host)[0].address
+        self.fabric.host_attachments(host)[0].address.v4().unwrap()
     }
 
     fn connect_all(&mut self) {
@@ -97,7 +97,7 @@ impl World {
         let Ok(arp) = Arp::parse(frame) else { return };
         let address = self.address(host);
         if arp.operation == Operation::Reply && arp.to == mac(host) {
-            let owner = self.fabric.attachment(arp.sender_ip).expect("an address of the fabric").host;
+            let owner = self.fabric.attachment(arp.sender_ip.into()).expect("an address of the fabric").host;
             assert_eq!(arp.sender_mac, mac(owner), "no wrong answer");
             self.answered.insert(host);
         } else if arp.operation == Operation::Request && arp.target_ip == address {
@@ -152,7 +152,7 @@ fn a_fabric_and_its_hosts_are_found_correctly_within_seconds() {
         assert_eq!((world.answered.len(), world.discovery.hosts().hosts().count()), (hosts, hosts), "{spec}");
         assert!(compare(&world.fabric, world.discovery.links().links()).is_right());
         for host in world.discovery.hosts().hosts() {
-            let at = world.fabric.attachment(host.address).unwrap();
+            let at = world.fabric.attachment(host.address.into()).unwrap();
             assert_eq!((host.mac, host.place), (mac(at.host), place_of(&world.fabric, at.uplink.reverse())));
         }
         let links = world.discovery.links();

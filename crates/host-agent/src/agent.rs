@@ -5,7 +5,7 @@
 //! a flow can be held before its first packet.
 
 use crate::protocol::{AgentMessage, ControllerMessage, Wants, VERSION};
-use pathloom_model::{FiveTuple, Nanos};
+use pathloom_model::{Address, FiveTuple, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -35,6 +35,13 @@ pub struct Settings {
     pub token: Option<String>,
     /// Maximum number of flows, and of orders.
     pub max_flows: usize,
+}
+
+impl Settings {
+    /// Whether an address is one of the represented hosts. These have IPv4 addresses.
+    fn represents(&self, address: Address) -> bool {
+        address.v4().is_some_and(|address| self.hosts.contains(&address))
+    }
 }
 
 /// An order for the kernel about a flow.
@@ -224,7 +231,7 @@ impl Agent {
         flow: FiveTuple,
         size_bytes: Option<u64>,
     ) -> Result<(), String> {
-        if !self.settings.hosts.contains(&flow.src()) {
+        if !self.settings.represents(flow.src()) {
             return Err(format!("{} is not an address of this host", flow.src()));
         }
         if !self.flows.contains_key(&flow) && self.flows.len() >= self.settings.max_flows {
@@ -470,7 +477,7 @@ impl Agent {
     /// host.
     fn change(&mut self, now: Nanos, flow: FiveTuple, edit: impl FnOnce(&mut Order)) -> bool {
         let is_new = !self.orders.contains_key(&flow);
-        if is_new && (self.orders.len() >= self.settings.max_flows || !self.settings.hosts.contains(&flow.src())) {
+        if is_new && (self.orders.len() >= self.settings.max_flows || !self.settings.represents(flow.src())) {
             self.counts.beyond_limit += 1;
             return false;
         }

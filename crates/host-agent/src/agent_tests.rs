@@ -9,7 +9,7 @@ const ONE: ControllerId = ControllerId(0);
 const OTHER: ControllerId = ControllerId(1);
 
 fn flow(src_port: u16) -> FiveTuple {
-    FiveTuple::new(6, (A, src_port), (B, 5001))
+    FiveTuple::new(6, (A.into(), src_port), (B.into(), 5001))
 }
 
 fn agent() -> Agent {
@@ -217,7 +217,7 @@ fn flows_and_orders_are_limited_in_number_and_to_own_hosts() {
     (0..10).for_each(|port| agent.handle_long(flow(port)));
     (0..10).for_each(|port| pace(&mut agent, Nanos::ZERO, port, Some(1)));
     assert_eq!((agent.sizes(), agent.counts().beyond_limit), ((4, 4), 12));
-    let foreign = flow(1).with_src(B);
+    let foreign = flow(1).with_src(B.into());
     assert!(agent.handle_announce(ProgramId(1), foreign, None).unwrap_err().contains("10.0.7.1"));
     let mut agent = welcomed();
     receive(&mut agent, Nanos::ZERO, &json!({"pace": {"flow": foreign, "rate_bps": 1}}));

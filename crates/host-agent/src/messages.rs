@@ -35,7 +35,7 @@ pub enum ProgramMessage {
 }
 
 /// Reads a connection. A socket of the family AF_INET6 has the address of an IPv4 host in the form `::ffff:10.0.0.1`.
-fn either_family<'de, D: Deserializer<'de>>(input: D) -> Result<FiveTuple, D::Error> {
+pub(crate) fn either_family<'de, D: Deserializer<'de>>(input: D) -> Result<FiveTuple, D::Error> {
     #[derive(Deserialize)]
     struct Written {
         src: IpAddr,
@@ -53,7 +53,7 @@ fn either_family<'de, D: Deserializer<'de>>(input: D) -> Result<FiveTuple, D::Er
             ))),
         }
     };
-    Ok(FiveTuple::new(proto, (plain(src)?, src_port), (plain(dst)?, dst_port)))
+    Ok(FiveTuple::new(proto, (plain(src)?.into(), src_port), (plain(dst)?.into(), dst_port)))
 }
 
 /// Returns the answer to the hello of a program. `enforced` tells whether the agent itself holds and paces flows.

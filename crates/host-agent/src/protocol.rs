@@ -31,6 +31,7 @@ pub enum AgentMessage<Search: Default = ()> {
     /// An application is about to send.
     Announce {
         /// The connection it will use.
+        #[serde(deserialize_with = "crate::messages::either_family")]
         flow: FiveTuple,
         /// Payload bytes, if known.
         #[serde(default)]
@@ -39,6 +40,7 @@ pub enum AgentMessage<Search: Default = ()> {
     /// A transfer is over.
     Finish {
         /// Its connection.
+        #[serde(deserialize_with = "crate::messages::either_family")]
         flow: FiveTuple,
     },
     /// An application requests paths.
@@ -136,6 +138,7 @@ pub enum ControllerMessage<'a> {
     /// no flow for long.
     Hold {
         /// The flow.
+        #[serde(deserialize_with = "crate::messages::either_family")]
         flow: FiveTuple,
         /// Duration of the lease in milliseconds.
         lease_ms: u64,
@@ -146,6 +149,7 @@ pub enum ControllerMessage<'a> {
     /// Send the flow again.
     Release {
         /// The flow.
+        #[serde(deserialize_with = "crate::messages::either_family")]
         flow: FiveTuple,
         /// Number of the leader's election.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,6 +158,7 @@ pub enum ControllerMessage<'a> {
     /// Send the flow no faster than this on the access link.
     Pace {
         /// The flow.
+        #[serde(deserialize_with = "crate::messages::either_family")]
         flow: FiveTuple,
         /// Bits per second, headers included; null removes the limit.
         rate_bps: Option<u64>,

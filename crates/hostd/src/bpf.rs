@@ -212,7 +212,7 @@ impl Bpf {
 
     /// Writes an order. A release, or a pace for a flow that gets no acknowledgements, needs a sweep afterwards.
     pub fn order(&mut self, flow: &FiveTuple, order: &Order) -> Result<(), String> {
-        let key = Key::new(flow);
+        let key = Key::new(flow).ok_or_else(|| format!("{flow:?} is of IPv6; orders are for connections over IPv4"))?;
         let mss = self.flows.get(&key, 0).ok().map(|flow| flow.mss);
         let kernel = KernelOrder {
             hold_until_ns: order.hold_until.map_or(0, |until| until.0),
@@ -224,7 +224,7 @@ impl Bpf {
 
     /// Removes an order, if it has no effect any more.
     pub fn forget(&mut self, flow: &FiveTuple) {
-        let key = Key::new(flow);
+        let Some(key) = Key::new(flow) else { return };
         let idle = |order: KernelOrder| order.pace == NO_PACE && order.hold_until_ns == 0 && order.kick == 0;
         // A connection that had a pace needs the order to restore the former limit. The order is removed at its close.
         if self.orders.get(&key, 0).is_ok_and(idle) && self.flows.get(&key, 0).is_err() {

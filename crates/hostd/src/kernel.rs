@@ -176,7 +176,7 @@ impl Kernel {
             self.orders.insert(*flow);
             // A pace takes effect at the next acknowledgement. A held connection gets none, so sockets are visited.
             if order.released {
-                sweeps.extend(self.places.get(&flow.src()).copied());
+                sweeps.extend(place_of(&self.places, flow));
             }
         }
         bpf.settings(!self.orders.is_empty(), has_holds, alive_until)?;
@@ -302,7 +302,7 @@ impl Kernel {
         now.retain(|flow, listed| {
             listed.acked_bytes >= self.threshold_bytes
                 && flow.src() != flow.dst()
-                && self.places.contains_key(&flow.src())
+                && flow.src().v4().is_some_and(|src| self.places.contains_key(&src))
         });
         let over = self.known.iter().filter(|flow| !now.contains_key(flow)).map(|&flow| Seen::Closed(flow));
         let mut seen: Vec<_> = over.collect();
@@ -318,7 +318,7 @@ impl Kernel {
 
     /// Labels connections that BPF could not label.
     fn label(&mut self, flows: &[FiveTuple]) {
-        let places: BTreeSet<usize> = flows.iter().filter_map(|flow| self.places.get(&flow.src()).copied()).collect();
+        let places: BTreeSet<usize> = flows.iter().filter_map(|flow| place_of(&self.places, flow)).collect();
         let mut inodes = Vec::new();
         for index in places {
             if let Ok(listed) = self.lists[index].read() {
@@ -327,6 +327,11 @@ impl Kernel {
         }
         self.labelled += sockets::label(&inodes, self.tos) as u64;
     }
+}
+
+/// The namespace where a flow begins.
+fn place_of(places: &BTreeMap<Ipv4Addr, usize>, flow: &FiveTuple) -> Option<usize> {
+    places.get(&flow.src().v4()?).copied()
 }
 
 /// Returns each address with the cookie of its namespace.

@@ -84,15 +84,16 @@ pub const COUNTERS: [&str; 6] = ["opened", "closed", "long", "untracked", "untol
 pub const UNTOLD: u32 = 4;
 
 impl Key {
-    /// Creates the key of a TCP five-tuple.
-    pub fn new(flow: &FiveTuple) -> Key {
+    /// Creates the key of a TCP five-tuple; `None` for IPv6, which the programs in the kernel do not label.
+    pub fn new(flow: &FiveTuple) -> Option<Key> {
         let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
-        Key { src: network(flow.src()), dst: network(flow.dst()), src_port: flow.src_port(), dst_port: flow.dst_port() }
+        let (src, dst) = flow.v4()?;
+        Some(Key { src: network(src), dst: network(dst), src_port: flow.src_port(), dst_port: flow.dst_port() })
     }
 
     /// Returns the five-tuple of the key.
     pub fn five_tuple(&self) -> FiveTuple {
-        let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
+        let address = |value: u32| value.to_ne_bytes().into();
         FiveTuple::new(TCP, (address(self.src), self.src_port), (address(self.dst), self.dst_port))
     }
 }
@@ -140,8 +141,8 @@ mod tests {
 
     #[test]
     fn a_five_tuple_round_trips() {
-        let flow = FiveTuple::new(TCP, (Ipv4Addr::new(10, 0, 0, 1), 40_000), (Ipv4Addr::new(10, 0, 7, 1), 5_001));
-        assert_eq!(Key::new(&flow).five_tuple(), flow);
-        assert_eq!(Key::new(&flow).src.to_ne_bytes(), [10, 0, 0, 1]);
+        let flow = FiveTuple::new(TCP, ([10, 0, 0, 1].into(), 40_000), ([10, 0, 7, 1].into(), 5_001));
+        assert_eq!(Key::new(&flow).unwrap().five_tuple(), flow);
+        assert_eq!(Key::new(&flow).unwrap().src.to_ne_bytes(), [10, 0, 0, 1]);
     }
 }

@@ -3,13 +3,12 @@
 
 use crate::namespaces::Namespace;
 use pathloom_daemon_support::netlink::{find, message, messages, number32, Socket, SocketFlags, DUMP, SOCK_DIAG};
-use pathloom_model::FiveTuple;
+use pathloom_model::{Address, FiveTuple};
 use rustix::net::sockopt::{ip_tos, set_ip_tos};
 use rustix::process::{pidfd_getfd, pidfd_open, Pid, PidfdFlags, PidfdGetfdFlags};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -93,7 +92,7 @@ fn connection(body: &[u8]) -> Option<(FiveTuple, Listed)> {
         libc::AF_INET6 if is_mapped(8) && is_mapped(24) => 12,
         _ => return None,
     };
-    let address = |at: usize| Ipv4Addr::new(body[at], body[at + 1], body[at + 2], body[at + 3]);
+    let address = |at: usize| Address::new(body[at], body[at + 1], body[at + 2], body[at + 3]);
     let flow = FiveTuple::new(
         libc::IPPROTO_TCP as u8,
         (address(8 + at), u16::from_be_bytes([body[4], body[5]])),
@@ -157,7 +156,7 @@ mod tests {
         let list = SocketList::open(&Namespace::open(None).unwrap()).unwrap();
         let found = list.read().unwrap();
         let (from, to) = (client.local_addr().unwrap(), server.local_addr().unwrap());
-        let local = Ipv4Addr::LOCALHOST;
+        let local = Address::new(127, 0, 0, 1);
         let flow = FiveTuple::new(6, (local, from.port()), (local, to.port()));
         let listed = found[&flow];
         assert!((1..=5001).contains(&listed.acked_bytes), "{listed:?}");

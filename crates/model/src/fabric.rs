@@ -1,9 +1,8 @@
 //! A fabric: hosts, switches and the cables between them, with addresses assigned by ToR.
 
 use crate::spec::SpecError;
-use crate::{LinkId, NodeId, PortNo, PortSettings};
+use crate::{Address, LinkId, NodeId, PortNo, PortSettings, Prefix};
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
 
 /// Tier of a node. Links of a Clos fabric connect neighbouring tiers. In fabrics without tiers, every switch is a
 /// ToR.
@@ -73,41 +72,11 @@ pub struct Link {
     pub settings: LinkSettings,
 }
 
-/// An address prefix, such as `10.0.3.0/24`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Prefix {
-    /// First address; the bits after the first `len` are zero.
-    pub address: Ipv4Addr,
-    /// Number of leading bits in the prefix, 0..=32.
-    pub len: u8,
-}
-
-impl Prefix {
-    /// Returns the prefix of `len` bits that contains `address`.
-    pub fn new(address: Ipv4Addr, len: u8) -> Prefix {
-        Prefix { address: Ipv4Addr::from(u32::from(address) & Prefix::mask(len)), len }
-    }
-
-    /// Returns the prefix of a single address.
-    pub fn host(address: Ipv4Addr) -> Prefix {
-        Prefix { address, len: 32 }
-    }
-
-    /// Whether the prefix contains `address`.
-    pub fn contains(&self, address: Ipv4Addr) -> bool {
-        (u32::from(address) ^ u32::from(self.address)) & Prefix::mask(self.len) == 0
-    }
-
-    fn mask(len: u8) -> u32 {
-        u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
-    }
-}
-
 /// The place where an address is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
     /// The address.
-    pub address: Ipv4Addr,
+    pub address: Address,
     /// Host that owns the address.
     pub host: NodeId,
     /// Switch at the other end of the host's port.
@@ -277,12 +246,12 @@ impl Fabric {
     /// Returns the prefix of all host addresses of a ToR.
     pub fn tor_prefix(&self, tor: NodeId) -> Option<Prefix> {
         let index = self.tor_index(tor)? as u32;
-        Some(Prefix { address: Ipv4Addr::from((10 << 24) | (index << (32 - self.prefix_len))), len: self.prefix_len })
+        Some(Prefix { address: Address::from((10 << 24) | (index << (32 - self.prefix_len))), len: self.prefix_len })
     }
 
     /// Returns the prefix that contains every address of the fabric.
     pub fn whole_prefix(&self) -> Prefix {
-        Prefix { address: Ipv4Addr::new(10, 0, 0, 0), len: 8 }
+        Prefix { address: Address::new(10, 0, 0, 0), len: 8 }
     }
 
     /// Returns every address and where it is attached, in ascending order of address.
@@ -291,7 +260,7 @@ impl Fabric {
     }
 
     /// Returns where an address is attached.
-    pub fn attachment(&self, address: Ipv4Addr) -> Option<&Attachment> {
+    pub fn attachment(&self, address: Address) -> Option<&Attachment> {
         self.attachments.binary_search_by_key(&address, |a| a.address).ok().map(|index| &self.attachments[index])
     }
 
@@ -520,7 +489,7 @@ fn attach(nodes: &[Node], links: &[Link], tors: &[NodeId], host_bits: u32) -> Ve
         let down =
             nodes[tor.index()].ports.iter().filter(|link| nodes[links[link.index()].to.index()].tier == Tier::Host);
         for (number, &link) in down.enumerate() {
-            let address = Ipv4Addr::from(base + number as u32 + 1);
+            let address = Address::from(base + number as u32 + 1);
             attachments.push(Attachment { address, host: links[link.index()].to, tor, uplink: link.reverse() });
         }
     }
@@ -547,7 +516,7 @@ mod tests {
         assert_eq!(fabric.out_link(a, PortNo(3)), None);
         assert_eq!(fabric.out_link(a, PortNo(0)), None);
         let at = fabric.host_attachments(h2)[0];
-        assert_eq!((at.address, at.tor), (Ipv4Addr::new(10, 0, 1, 1), b));
+        assert_eq!((at.address, at.tor), (Address::new(10, 0, 1, 1), b));
         assert!(fabric.tor_prefix(b).unwrap().contains(at.address));
         assert!(!fabric.tor_prefix(a).unwrap().contains(at.address));
         assert_eq!(fabric.attachment(at.address), Some(at));

@@ -1,10 +1,9 @@
 //! Ethernet frames as values, as switch programs see them. `pathloom_openflow::packet` converts them to and from
 //! bytes.
 
-use crate::{FiveTuple, Headers, PortNo, Tier, PROTO_TCP};
+use crate::{Address, FiveTuple, Headers, PortNo, Tier, PROTO_TCP};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::Ipv4Addr;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -77,11 +76,11 @@ pub struct Arp {
     /// Hardware address of the sender.
     pub sender_mac: Mac,
     /// Protocol address of the sender.
-    pub sender_ip: Ipv4Addr,
+    pub sender_ip: Address,
     /// Hardware address of the target; zero in a request.
     pub target_mac: Mac,
     /// Protocol address of the target.
-    pub target_ip: Ipv4Addr,
+    pub target_ip: Address,
 }
 
 /// The periodic announcement of a switch (tcp-path.txt §III.A). Two fields are not in the paper. The neighbour that
@@ -131,7 +130,7 @@ impl Conversation {
     }
 
     /// Returns the conversation that covers all traffic between two hosts.
-    pub fn hosts(src: Mac, dst: Mac, src_ip: Ipv4Addr, dst_ip: Ipv4Addr) -> Conversation {
+    pub fn hosts(src: Mac, dst: Mac, src_ip: Address, dst_ip: Address) -> Conversation {
         Conversation { src, dst, five_tuple: FiveTuple::new(0, (src_ip, 0), (dst_ip, 0)) }
     }
 

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod actions;
+mod address;
 mod fabric;
 pub mod fault;
 mod flow;
@@ -23,7 +24,8 @@ pub mod shrink;
 pub mod spec;
 pub mod units;
 
-pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, SwitchPort, Tier};
+pub use address::{Address, Prefix};
+pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, SwitchPort, Tier};
 pub use fault::{FailureState, Fault, FaultKind, FaultTarget, Quality};
 pub use flow::{
     entropy_hash, FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST,

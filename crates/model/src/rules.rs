@@ -2,8 +2,7 @@
 //! encodes it. The meaning is that of OpenFlow 1.3 §5, limited to the features in use.
 
 pub use crate::actions::Actions;
-use crate::fabric::Prefix;
-use crate::{Headers, PortNo, PROTO_TCP};
+use crate::{Headers, PortNo, Prefix, PROTO_TCP};
 use serde::{Deserialize, Serialize};
 
 /// The frames that a rule applies to. A field that is `None` matches everything.
@@ -44,7 +43,7 @@ impl Match {
 
     /// Returns the five-tuple that all frames of this match share; `None` if they can have several.
     pub fn only_five_tuple(&self) -> Option<crate::FiveTuple> {
-        let address = |prefix: Option<Prefix>| prefix.filter(|prefix| prefix.len == 32).map(|prefix| prefix.address);
+        let address = |prefix: Option<Prefix>| prefix.and_then(Prefix::only);
         Some(crate::FiveTuple::new(
             self.proto?,
             (address(self.src)?, self.src_port?),

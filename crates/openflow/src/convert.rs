@@ -37,6 +37,9 @@ pub enum UnsupportedRule {
     /// The port number is reserved or 0.
     #[error("port {0} is not a port of a switch; OpenFlow numbers ports from 1 to {PORT_MAX}")]
     Port(u32),
+    /// The rule matches IPv6 addresses.
+    #[error("the rule matches the IPv6 prefix {}/{}; the controller routes IPv4 only", .0.address, .0.len)]
+    Ipv6(Prefix),
     /// The message would be too long.
     #[error(transparent)]
     TooLong(#[from] TooLong),
@@ -45,7 +48,7 @@ pub enum UnsupportedRule {
 /// Converts a match to OpenFlow.
 ///
 /// # Errors
-/// The match has ports without TCP, UDP or SCTP, or TCP flags without TCP.
+/// The match has ports without TCP, UDP or SCTP, TCP flags without TCP, or IPv6 addresses.
 #[inline]
 pub fn match_of(matches: &Match) -> Result<FlowMatch, UnsupportedRule> {
     let mut proto = matches.proto;
@@ -64,8 +67,8 @@ pub fn match_of(matches: &Match) -> Result<FlowMatch, UnsupportedRule> {
         vlan_vid: matches.tag.map(|tag| VLAN_PRESENT | tag),
         ip_dscp: matches.dscp,
         ip_proto: proto,
-        ipv4_src: matches.src.and_then(prefix),
-        ipv4_dst: matches.dst.and_then(prefix),
+        ipv4_src: matches.src.map_or(Ok(None), prefix)?,
+        ipv4_dst: matches.dst.map_or(Ok(None), prefix)?,
         tcp_flags: matches.tcp_flags.map(|(value, mask)| (u16::from(value), u16::from(mask))),
         ..FlowMatch::default()
     };
@@ -79,10 +82,11 @@ pub fn match_of(matches: &Match) -> Result<FlowMatch, UnsupportedRule> {
     Ok(flow)
 }
 
-/// Returns address and mask. A prefix of no bits matches every address, and so needs no field.
-pub(crate) fn prefix(prefix: Prefix) -> Option<(Ipv4Addr, Ipv4Addr)> {
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len.min(32))).unwrap_or(0);
-    (mask != 0).then(|| (Ipv4Addr::from(u32::from(prefix.address) & mask), Ipv4Addr::from(mask)))
+/// Returns address and mask. A prefix of no bits matches every address of IPv4, and so needs no field.
+pub(crate) fn prefix(prefix: Prefix) -> Result<Option<(Ipv4Addr, Ipv4Addr)>, UnsupportedRule> {
+    let address = u32::from(prefix.address.v4().ok_or(UnsupportedRule::Ipv6(prefix))?);
+    let mask = u32::MAX.checked_shl(u32::from(prefix.host_bits())).unwrap_or(0);
+    Ok((mask != 0).then(|| (Ipv4Addr::from(address & mask), Ipv4Addr::from(mask))))
 }
 
 fn port(port: PortNo) -> Result<u32, UnsupportedRule> {
@@ -117,7 +121,8 @@ pub fn read_match(flow: &FlowMatch) -> Option<Match> {
         None => Some(None),
         Some((address, mask)) => {
             let mask = u32::from(mask);
-            (mask.leading_ones() == mask.count_ones()).then(|| Some(Prefix::new(address, mask.count_ones() as u8)))
+            (mask.leading_ones() == mask.count_ones())
+                .then(|| Some(Prefix::new(address.into(), mask.count_ones() as u8)))
         }
     };
     let (mut src, dst) = (read_prefix(flow.ipv4_src)?, read_prefix(flow.ipv4_dst)?);
@@ -128,7 +133,7 @@ pub fn read_match(flow: &FlowMatch) -> Option<Match> {
     };
     if flow.eth_type.is_some() && src.is_none() && dst.is_none() && flow.ip_proto.is_none() && flow.ip_dscp.is_none() {
         // The match includes every IPv4 packet.
-        src = Some(Prefix::new(Ipv4Addr::UNSPECIFIED, 0));
+        src = Some(Prefix::ALL_V4);
     }
     Some(Match {
         in_port: flow.in_port.map(PortNo),
@@ -250,18 +255,21 @@ pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) 
 /// OpenFlow cannot express the actions.
 pub fn arp_route(route: &Rule) -> Result<FlowMod<'static>, UnsupportedRule> {
     let instructions = Instructions { apply: Cow::Owned(actions_of(&route.actions)?), ..Instructions::default() };
-    Ok(FlowMod { instructions, ..arp_route_key(&route.key()) })
+    Ok(FlowMod { instructions, ..arp_route_key(&route.key())? })
 }
 
 /// Returns the message that deletes the rule of [`arp_route`].
-pub fn arp_route_delete(route: &RuleKey) -> FlowMod<'static> {
-    FlowMod { command: FlowCommand::DeleteStrict, ..arp_route_key(route) }
+///
+/// # Errors
+/// The route is of IPv6.
+pub fn arp_route_delete(route: &RuleKey) -> Result<FlowMod<'static>, UnsupportedRule> {
+    Ok(FlowMod { command: FlowCommand::DeleteStrict, ..arp_route_key(route)? })
 }
 
-fn arp_route_key(route: &RuleKey) -> FlowMod<'static> {
-    let arp_tpa = route.matches.dst.and_then(prefix);
+fn arp_route_key(route: &RuleKey) -> Result<FlowMod<'static>, UnsupportedRule> {
+    let arp_tpa = route.matches.dst.map_or(Ok(None), prefix)?;
     let matches = FlowMatch { eth_type: Some(ETH_ARP), arp_tpa, ..FlowMatch::default() };
-    FlowMod { table: route.table, priority: route.priority, matches, ..FlowMod::NOTHING }
+    Ok(FlowMod { table: route.table, priority: route.priority, matches, ..FlowMod::NOTHING })
 }
 
 /// Returns the message that adds a group to a switch, or replaces it if it `exists`.

@@ -9,6 +9,7 @@ use crate::message::Kind;
 use crate::{GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED, VERSION};
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{PortNo, PROTO_TCP, PROTO_UDP};
+use std::net::Ipv4Addr;
 
 /// Largest number of actions of a rule in this encoder.
 const MOST_ACTIONS: usize = 4;
@@ -186,14 +187,12 @@ fn put_match(matches: &Match, message: &mut FixedMessage) -> Result<(), Unsuppor
         message.field1(field::IP_PROTO, proto);
     }
     for (number, wanted) in [(field::IPV4_SRC, matches.src), (field::IPV4_DST, matches.dst)] {
-        match wanted {
-            Some(whole) if whole.len >= 32 => message.field4(number, whole.address.octets()),
-            Some(part) => {
-                if let Some((address, mask)) = prefix(part) {
-                    message.put([0x80, 0, number << 1 | 1, 8]);
-                    message.put(address.octets());
-                    message.put(mask.octets());
-                }
+        match wanted.map_or(Ok(None), prefix)? {
+            Some((address, Ipv4Addr::BROADCAST)) => message.field4(number, address.octets()),
+            Some((address, mask)) => {
+                message.put([0x80, 0, number << 1 | 1, 8]);
+                message.put(address.octets());
+                message.put(mask.octets());
             }
             None => {}
         }

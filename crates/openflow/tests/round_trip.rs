@@ -9,7 +9,6 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
-use std::net::Ipv4Addr;
 
 proptest! {
     #[test]
@@ -102,7 +101,7 @@ fn standing(add: FlowMod<'static>) -> FlowStats {
 }
 
 fn prefix() -> impl Strategy<Value = Prefix> {
-    (any::<u32>(), 1..=32u8).prop_map(|(address, len)| Prefix::new(Ipv4Addr::from(address), len))
+    (any::<u32>(), 1..=32u8).prop_map(|(address, len)| Prefix::new(address.into(), len))
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
@@ -113,7 +112,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         let matches = Match { in_port: in_port.map(PortNo), tag, ..Match::default() };
         match detail {
             0 => matches,
-            1 => Match { src: Some(src.unwrap_or(Prefix::new(Ipv4Addr::UNSPECIFIED, 0))), dst: None, ..matches },
+            1 => Match { src: Some(src.unwrap_or(Prefix::ALL_V4)), dst: None, ..matches },
             _ => Match {
                 src,
                 dst,
@@ -202,6 +201,13 @@ fn unsupported_rules_are_refused_and_append_nothing() {
     assert_eq!(convert::emit_delete_rule(&key(ports), 1, &mut out), Err(convert::UnsupportedRule::Ports));
     let flags = Match { tcp_flags: Some((1, 1)), proto: Some(17), ..Match::default() };
     assert_eq!(convert::emit_delete_rule(&key(flags), 1, &mut out), Err(convert::UnsupportedRule::Flags));
+    let v6 = Prefix::new("fd00::".parse().unwrap(), 64);
+    for matches in [Match { src: Some(v6), ..Match::default() }, Match { dst: Some(v6), ..Match::default() }] {
+        let problem = convert::emit_delete_rule(&key(matches), 1, &mut out).unwrap_err();
+        assert_eq!(problem, convert::UnsupportedRule::Ipv6(v6));
+        assert!(problem.to_string().contains("fd00::/64"), "{problem}");
+        assert_eq!(convert::match_of(&matches), Err(problem));
+    }
     let mut rule = Rule {
         table: 0,
         priority: 0,

@@ -31,7 +31,7 @@ const ANSWER: &[u8] = &[
 ];
 
 fn rule() -> Rule {
-    let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 1, 2));
+    let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 2].into());
     let five_tuple = FiveTuple::new(PROTO_TCP, (src, 1234), (dst, 80));
     Rule {
         table: 1,
@@ -48,7 +48,7 @@ fn rule() -> Rule {
 }
 
 fn first_packets() -> Rule {
-    let src = Some(Prefix::new(Ipv4Addr::new(10, 0, 1, 0), 24));
+    let src = Some(Prefix::new([10, 0, 1, 0].into(), 24));
     let matches = Match { src, proto: Some(6), dscp: Some(8), tcp_flags: Some((2, 0x12)), ..Match::default() };
     Rule { table: 0, priority: 200, matches, actions: [RuleAction::Copy].into(), goto: Some(1), meter: None, ..rule() }
 }
@@ -80,8 +80,8 @@ fn arp_to_a_station() -> FlowMod<'static> {
 
 /// The default route to 10.0.1.0/24, or to 10.0.1.2.
 fn default_route(length: u8) -> Rule {
-    let address = if length == 32 { Ipv4Addr::new(10, 0, 1, 2) } else { Ipv4Addr::new(10, 0, 1, 0) };
-    let matches = Match { dst: Some(Prefix::new(address, length)), ..Match::default() };
+    let address = if length == 32 { [10, 0, 1, 2] } else { [10, 0, 1, 0] };
+    let matches = Match { dst: Some(Prefix::new(address.into(), length)), ..Match::default() };
     let actions = [RuleAction::Output(PortNo(4))].into();
     Rule { table: 2, priority: 100, matches, actions, goto: None, meter: None, ..rule() }
 }
@@ -195,7 +195,7 @@ fn changes() -> Vec<(&'static str, Message<'static>)> {
         ("flow_add_arp_to_station", Message::FlowMod(arp_to_a_station())),
         ("flow_add_arp_route", Message::FlowMod(convert::arp_route(&default_route(24)).unwrap())),
         ("flow_add_arp_route_to_host", Message::FlowMod(convert::arp_route(&default_route(32)).unwrap())),
-        ("flow_delete_arp_route", Message::FlowMod(convert::arp_route_delete(&default_route(24).key()))),
+        ("flow_delete_arp_route", Message::FlowMod(convert::arp_route_delete(&default_route(24).key()).unwrap())),
         ("group_select", group(GroupKind::Select)),
         ("group_failover", group(GroupKind::FastFailover)),
         ("group_all", group(GroupKind::All)),

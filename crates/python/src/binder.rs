@@ -3,20 +3,19 @@
 use crate::errors::Error;
 use crate::fabric::Fabric;
 use crate::registry::registry;
-use pathloom_model::{FiveTuple, LinkId, Nanos, PROTO_TCP};
+use pathloom_model::{Address, FiveTuple, LinkId, Nanos, PROTO_TCP};
 use pathloom_routed::{Opening, Pair};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Source address and port, destination address and port of a TCP connection.
 type Key = (String, u16, String, u16);
 
-fn address(text: &str) -> Result<Ipv4Addr, Error> {
+fn address(text: &str) -> Result<Address, Error> {
     let unknown = |_| Error::Operation(format!("address `{text}`: expected an IPv4 address such as 10.0.0.1"));
-    text.parse().map_err(unknown)
+    Ok(text.parse::<std::net::Ipv4Addr>().map_err(unknown)?.into())
 }
 
 fn five_tuple((src, src_port, dst, dst_port): &Key) -> Result<FiveTuple, Error> {

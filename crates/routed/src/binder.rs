@@ -3,10 +3,11 @@
 use crate::ports::{Pair, Ports};
 use crate::switches::{Switches, Walk};
 use pathloom_control::{Config, Controller, Input, Output};
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_SYN};
+use pathloom_model::{
+    Address, Fabric, FiveTuple, Headers, LinkId, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_SYN,
+};
 use pathloom_scheme::{Detection, Migration, Scheme, State};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// A connection that is about to open.
@@ -50,7 +51,7 @@ pub struct Counts {
 pub enum OpenError {
     /// No host of the fabric has this address.
     #[error("address {0}: no host of the fabric has it; expected one that the fabric gives to a host")]
-    UnknownAddress(Ipv4Addr),
+    UnknownAddress(Address),
     /// A connection with this five-tuple is open.
     #[error("connection {0:?} is open already; close it first, or use another source port")]
     Open(FiveTuple),

@@ -1,16 +1,15 @@
 //! Which source port takes which path, and which ports are in use.
 
-use pathloom_model::{FiveTuple, LinkId};
+use pathloom_model::{Address, FiveTuple, LinkId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
 /// Connections that differ in their source port only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pair {
     /// Address that opens the connections.
-    pub src: Ipv4Addr,
+    pub src: Address,
     /// Address that accepts them.
-    pub dst: Ipv4Addr,
+    pub dst: Address,
     /// IP protocol number.
     pub proto: u8,
     /// Destination port.
@@ -31,7 +30,7 @@ impl Pair {
 pub struct Ports {
     maps: BTreeMap<Pair, BTreeMap<u16, Vec<LinkId>>>,
     /// Ports of each sender that connections have, or that other programs were found to have.
-    used: BTreeMap<Ipv4Addr, BTreeSet<u16>>,
+    used: BTreeMap<Address, BTreeSet<u16>>,
 }
 
 impl Ports {
@@ -55,7 +54,7 @@ impl Ports {
     }
 
     /// Returns a port that no connection has any more.
-    pub fn give_back(&mut self, src: Ipv4Addr, port: u16) {
+    pub fn give_back(&mut self, src: Address, port: u16) {
         if let Some(used) = self.used.get_mut(&src) {
             used.remove(&port);
         }

@@ -4,10 +4,9 @@
 use crate::interface::Interface;
 use crate::time::{Ps, NEVER};
 use pathloom_control::{Input, Output};
-use pathloom_model::{LinkId, NodeId};
+use pathloom_model::{Address, LinkId, NodeId};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::net::Ipv4Addr;
 
 /// Sender of a message to the controller. If its session or controller ends first, the message is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +71,7 @@ pub(crate) enum Event {
     /// The number of entries in the tables of programs is sampled.
     SampleTables,
     /// An interface checks whether its ARP request for this address was answered.
-    ArpRetry { interface: Interface, address: Ipv4Addr },
+    ArpRetry { interface: Interface, address: Address },
     /// The controller's load is measured.
     MeasureLoad,
     /// An entry of the fault schedule.

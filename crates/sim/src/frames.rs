@@ -1,9 +1,8 @@
 //! Frames of no connection: their sizes on a link, their addresses, and their counts.
 
 use crate::packet::Packet;
-use pathloom_model::{Body, Carried, Frame, Mac, NodeId, PathKind};
+use pathloom_model::{Address, Body, Carried, Frame, Mac, NodeId, PathKind};
 use pathloom_transport::HEADER_BYTES;
-use std::net::Ipv4Addr;
 
 /// A frame of no connection in the network.
 pub(crate) struct Stored {
@@ -42,9 +41,9 @@ pub(crate) fn wire_bytes(frame: &Frame, inner: Option<&Packet>) -> u64 {
     bytes.max(SHORTEST)
 }
 
-/// Ethernet address of the interface with an IPv4 address: locally administered, and made from that address.
-pub(crate) fn mac_of(address: Ipv4Addr) -> Mac {
-    let [a, b, c, d] = address.octets();
+/// Ethernet address of the interface with an address: locally administered, and made from the last 32 bits of that address.
+pub(crate) fn mac_of(address: Address) -> Mac {
+    let [a, b, c, d] = address.low().to_be_bytes();
     Mac([2, 0, a, b, c, d])
 }
 
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use pathloom_model::{Arp, Conversation, FiveTuple, Headers, PathMessage, PortNo};
 
-    const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const HOST: Address = Address::new(10, 0, 0, 1);
 
     fn frame(body: Body) -> Frame {
         Frame { src: mac_of(HOST), dst: Mac::BROADCAST, body }

@@ -32,11 +32,10 @@ use fluid::{counters, results, FluidFlows};
 use packets::PacketFlows;
 pub(crate) use parts::HostSettings;
 use pathloom_control::Output;
-use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId};
+use pathloom_model::{Address, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId};
 use pathloom_transport::Settings;
 use pathloom_workload::FlowSpec;
 use shared::Shared;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use tcp::Tcp;
 
@@ -234,7 +233,7 @@ impl Hosts {
     }
 
     /// An interface checks whether its ARP request for this address was answered.
-    pub(crate) fn arp_retry<T: Tap>(&mut self, run: &mut Run<'_, T>, asked: (Interface, Ipv4Addr)) {
+    pub(crate) fn arp_retry<T: Tap>(&mut self, run: &mut Run<'_, T>, asked: (Interface, Address)) {
         if let Some(arp) = &mut self.shared.arp {
             arp.retry(run, asked, &mut self.tcp.subflows);
         }

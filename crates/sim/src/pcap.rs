@@ -5,6 +5,7 @@
 //! The payload is cut off, as by a snapshot length; SACK options follow it like padding, so they are cut off as well.
 //! A packet that the link dropped has the option `epb_dropcount` with the value 1.
 
+use crate::frames::mac_of;
 use crate::tap::{Fate, SeenPacket, Tap};
 use etherparse::{PacketBuilder, TcpOptionElement};
 use pathloom_model::{Fabric, LinkId, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_SYN};
@@ -108,7 +109,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The headers of a frame: Ethernet (with VLAN tag), IPv4 with the length of the whole packet, TCP with timestamps, or UDP.
+/// The headers of a frame: Ethernet (with VLAN tag), IPv4 or IPv6 with the length of the whole packet, TCP with timestamps, or UDP.
 /// Sequence numbers count the SYN, as on the wire; both initial ones are 0.
 fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     let tuple = &packet.headers.five_tuple;
@@ -116,21 +117,8 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     let is = |flag| packet.headers.tcp_flags & flag != 0 && (flag != TCP_SYN || packet.payload == 0);
     let number = if is(TCP_SYN) { 0 } else { (packet.seq as u32).wrapping_add(1) };
     let (seq, ack) = if packet.is_ack { (u32::from(!is(TCP_SYN)), number.max(1)) } else { (number, 1) };
-    let ethernet = PacketBuilder::ethernet2(mac(tuple.src().octets()), mac(tuple.dst().octets()));
-    let mut ip = etherparse::Ipv4Header::new(
-        0,
-        64,
-        etherparse::IpNumber(tuple.proto()),
-        tuple.src().octets(),
-        tuple.dst().octets(),
-    )
-    .map_err(io::Error::other)?;
-    ip.dscp = etherparse::IpDscp::try_new(packet.headers.dscp).unwrap_or_default();
-    ip.dont_fragment = true;
-    if packet.marked && !packet.is_ack {
-        ip.ecn = etherparse::IpEcn::CongestionExperienced;
-    }
-    let ip = etherparse::IpHeaders::Ipv4(ip, Default::default());
+    let ethernet = PacketBuilder::ethernet2(mac_of(tuple.src()).0, mac_of(tuple.dst()).0);
+    let ip = ip_headers(packet)?;
     let step = match packet.headers.tag.and_then(|tag| etherparse::VlanId::try_new(tag).ok()) {
         Some(tag) => ethernet.single_vlan(tag).ip(ip),
         None => ethernet.ip(ip),
@@ -159,6 +147,29 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     without_payload(packet, |payload, bytes| tcp.write(bytes, payload).map_err(io::Error::other))
 }
 
+/// The IP header of a packet: IPv4 (RFC 791), or IPv6 with its flow label (RFC 8200 §3).
+fn ip_headers(packet: &SeenPacket) -> io::Result<etherparse::IpHeaders> {
+    let tuple = &packet.headers.five_tuple;
+    let (proto, dscp) = (etherparse::IpNumber(tuple.proto()), etherparse::IpDscp::try_new(packet.headers.dscp));
+    let (dscp, experienced) = (dscp.unwrap_or_default(), packet.marked && !packet.is_ack);
+    let ecn = if experienced { etherparse::IpEcn::CongestionExperienced } else { etherparse::IpEcn::NotEct };
+    let Some((src, dst)) = tuple.v4() else {
+        let header = etherparse::Ipv6Header {
+            traffic_class: dscp.value() << 2 | ecn.value(),
+            flow_label: etherparse::Ipv6FlowLabel::try_new(tuple.flow_label()).unwrap_or_default(),
+            payload_length: 0,
+            next_header: proto,
+            hop_limit: 64,
+            source: tuple.src().to_bits().to_be_bytes(),
+            destination: tuple.dst().to_bits().to_be_bytes(),
+        };
+        return Ok(etherparse::IpHeaders::Ipv6(header, Default::default()));
+    };
+    let mut ip = etherparse::Ipv4Header::new(0, 64, proto, src.octets(), dst.octets()).map_err(io::Error::other)?;
+    (ip.dscp, ip.ecn, ip.dont_fragment) = (dscp, ecn, true);
+    Ok(etherparse::IpHeaders::Ipv4(ip, Default::default()))
+}
+
 /// The bytes that `write` writes for a payload of zeros, without the payload itself.
 fn without_payload(
     packet: &SeenPacket,
@@ -169,11 +180,6 @@ fn without_payload(
     write(&payload, &mut bytes)?;
     bytes.truncate(bytes.len() - payload.len());
     Ok(bytes)
-}
-
-/// A locally administered address made from the IPv4 address.
-fn mac(address: [u8; 4]) -> [u8; 6] {
-    [2, 0, address[0], address[1], address[2], address[3]]
 }
 
 impl<W: Write> Tap for PcapTap<W> {

@@ -107,10 +107,10 @@ impl Victims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use pathloom_model::Address;
 
     fn connection(number: u8) -> FiveTuple {
-        let address = |last| Ipv4Addr::new(10, 0, 0, last);
+        let address = |last| Address::new(10, 0, 0, last);
         FiveTuple::new(17, (address(number), 1), (address(100), 2))
     }
 

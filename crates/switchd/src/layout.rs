@@ -53,25 +53,26 @@ pub struct Port {
 }
 
 impl Flow {
-    /// Creates the flow of a five-tuple between two stations.
-    pub fn new(ifindex: u32, five_tuple: &FiveTuple, src: Mac, dst: Mac, dscp: u8) -> Flow {
+    /// Creates the flow of a five-tuple between two stations; `None` for IPv6, which the kernel's part does not forward.
+    pub fn new(ifindex: u32, five_tuple: &FiveTuple, src: Mac, dst: Mac, dscp: u8) -> Option<Flow> {
         let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
-        Flow {
+        let (src_ip, dst_ip) = five_tuple.v4()?;
+        Some(Flow {
             ifindex,
-            src: network(five_tuple.src()),
-            dst: network(five_tuple.dst()),
+            src: network(src_ip),
+            dst: network(dst_ip),
             src_port: five_tuple.src_port().to_be(),
             dst_port: five_tuple.dst_port().to_be(),
             proto: five_tuple.proto().into(),
             dscp: dscp.into(),
             dst_mac: dst.0,
             src_mac: src.0,
-        }
+        })
     }
 
     /// Returns the five-tuple of the flow.
     pub fn five_tuple(&self) -> FiveTuple {
-        let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
+        let address = |value: u32| value.to_ne_bytes().into();
         FiveTuple::new(
             self.proto as u8,
             (address(self.src), u16::from_be(self.src_port)),
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn a_flow_round_trips() {
         let tuple = FiveTuple::new(6, ([10, 0, 0, 1].into(), 40_000), ([10, 0, 7, 2].into(), 80));
-        let flow = Flow::new(7, &tuple, Mac([2; 6]), Mac([4; 6]), 8);
+        let flow = Flow::new(7, &tuple, Mac([2; 6]), Mac([4; 6]), 8).unwrap();
         assert_eq!(flow.five_tuple(), tuple);
         assert_eq!(flow.src_port.to_ne_bytes(), 40_000_u16.to_be_bytes());
         assert_eq!(flow.src.to_ne_bytes(), [10, 0, 0, 1]);

@@ -77,7 +77,7 @@ struct Out {
 impl Kernel<'_, '_> {
     fn key(&self, flow: &Flow) -> Option<KernelFlow> {
         let index = *self.out.numbers.index_of.get(&flow.in_port)?;
-        Some(KernelFlow::new(index, &flow.five_tuple, flow.src, flow.dst, flow.dscp))
+        KernelFlow::new(index, &flow.five_tuple, flow.src, flow.dst, flow.dscp)
     }
 
     fn passed_of(&self, path: &KernelPath) -> Passed {

@@ -66,8 +66,8 @@ fn tuple(src_port: u16) -> FiveTuple {
 
 fn segment(five_tuple: FiveTuple, tcp_flags: u8) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
-    ip.extend(five_tuple.src().octets());
-    ip.extend(five_tuple.dst().octets());
+    ip.extend(five_tuple.src().low().to_be_bytes());
+    ip.extend(five_tuple.dst().low().to_be_bytes());
     ip.extend(five_tuple.src_port().to_be_bytes());
     ip.extend(five_tuple.dst_port().to_be_bytes());
     ip.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, tcp_flags, 0, 0, 0, 0, 0, 0]);

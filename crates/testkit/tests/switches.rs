@@ -1,17 +1,16 @@
 //! The fake switch and the real one, written independently, must agree on every frame.
 
 use pathloom_model::rules::{Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
-use pathloom_model::{FiveTuple, Headers, Nanos, PortNo, Prefix, PROTO_TCP, PROTO_UDP};
+use pathloom_model::{Address, FiveTuple, Headers, Nanos, PortNo, Prefix, PROTO_TCP, PROTO_UDP};
 use pathloom_switching::{Switch, SwitchSettings};
 use pathloom_testkit::FakeSwitch;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 const PORTS: u32 = 4;
 
-fn address() -> impl Strategy<Value = Ipv4Addr> {
-    (0..4u8).prop_map(|last| Ipv4Addr::new(10, 0, 0, last))
+fn address() -> impl Strategy<Value = Address> {
+    (0..4u8).prop_map(|last| Address::new(10, 0, 0, last))
 }
 
 fn prefix() -> impl Strategy<Value = Prefix> {

@@ -22,7 +22,11 @@ pub(crate) struct HostAgent {
 
 impl<M: Machine> Network<M> {
     fn new_agent(&self, host: usize) -> Agent {
-        Agent::new(Settings { hosts: vec![self.hosts[host].address], token: None, max_flows: 1000 })
+        Agent::new(Settings {
+            hosts: self.hosts[host].address.v4().into_iter().collect(),
+            token: None,
+            max_flows: 1000,
+        })
     }
 
     /// The agent of a host starts, and connects whenever it has no connection.

@@ -1,6 +1,6 @@
 //! Frames on cables.
 
-use pathloom_model::{Arp, Body, Headers, PROTO_TCP, PROTO_UDP};
+use pathloom_model::{Address, Arp, Body, Headers, PROTO_TCP, PROTO_UDP};
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4, VLAN_PRESENT};
 use pathloom_openflow::packet::{headers, path, Ethernet};
 use std::net::Ipv4Addr;
@@ -106,7 +106,7 @@ impl Frame {
         self.arp().is_some_and(|arp| {
             let op = if arp.request { 1 } else { 2 };
             flow.arp_op.is_none_or(|wanted| wanted == op)
-                && flow.arp_spa.is_none_or(|wanted| wanted == arp.sender_ip)
+                && flow.arp_spa.is_none_or(|wanted| Address::from(wanted) == arp.sender_ip)
                 && flow.arp_sha.is_none_or(|wanted| wanted == arp.sender_mac.0)
                 && under(flow.arp_tpa, arp.target_ip)
         })
@@ -143,8 +143,10 @@ impl Frame {
 }
 
 /// Whether an address is under this one and its mask.
-fn under(wanted: Option<(Ipv4Addr, Ipv4Addr)>, address: Ipv4Addr) -> bool {
-    wanted.is_none_or(|(value, mask)| u32::from(address) & u32::from(mask) == u32::from(value))
+fn under(wanted: Option<(Ipv4Addr, Ipv4Addr)>, address: Address) -> bool {
+    wanted.is_none_or(|(value, mask)| {
+        address.v4().is_some_and(|address| u32::from(address) & u32::from(mask) == u32::from(value))
+    })
 }
 
 /// The IPv4 packet with these headers and without data (RFC 791 §3.1). Checksums are 0: nobody reads them.
@@ -158,8 +160,7 @@ fn ipv4(headers: &Headers) -> Vec<u8> {
     };
     let length = (20 + transport.len() as u16).to_be_bytes();
     let mut out = vec![0x45, headers.dscp << 2, length[0], length[1], 0, 0, 0, 0, 64, tuple.proto(), 0, 0];
-    out.extend(tuple.src().octets());
-    out.extend(tuple.dst().octets());
+    out.extend([tuple.src(), tuple.dst()].map(|address| address.low().to_be_bytes()).concat());
     out.extend(transport);
     out
 }

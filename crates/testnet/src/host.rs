@@ -2,15 +2,14 @@
 
 use crate::frame::Frame;
 use crate::network::End;
-use pathloom_model::{Arp, Body, Frame as Fields, Mac};
+use pathloom_model::{Address, Arp, Body, Frame as Fields, Mac};
 use pathloom_openflow::packet::path;
-use std::net::Ipv4Addr;
 
 /// A host, or one interface of it.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: Address,
     /// Its Ethernet address.
     pub mac: Mac,
     /// Its end of its cable.
@@ -23,7 +22,7 @@ pub struct Host {
 
 impl Host {
     /// The ARP request for an address. For its own address, this is an announcement (RFC 5227 §3).
-    pub fn request(&self, target_ip: Ipv4Addr) -> Frame {
+    pub fn request(&self, target_ip: Address) -> Frame {
         let (sender_mac, sender_ip) = (self.mac, self.address);
         arp(Mac::BROADCAST, Arp { request: true, sender_mac, sender_ip, target_mac: Mac::ZERO, target_ip })
     }

@@ -8,13 +8,12 @@ use crate::machine::Machine;
 use crate::report::{Fate, Report, Timing};
 use crate::sessions::Peer;
 use pathloom_model::Mac;
-use pathloom_model::{Fabric, Headers, LinkId, Nanos, NodeId};
+use pathloom_model::{Address, Fabric, Headers, LinkId, Nanos, NodeId};
 use pathloom_openflow::{frame, Message};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Connection of somebody who is not the controller.
@@ -346,7 +345,7 @@ impl<M: Machine> Network<M> {
     }
 
     /// A host with this address.
-    pub fn host_of(&self, address: Ipv4Addr) -> Option<&Host> {
+    pub fn host_of(&self, address: Address) -> Option<&Host> {
         self.hosts.iter().find(|host| host.address == address)
     }
 

@@ -25,11 +25,10 @@ use crate::assign_error::AssignError;
 use crate::config::AssignmentLimits;
 use crate::path_requests::{Assigned, AssignmentId, ClaimKey, Owner, PathRequest, PathSearch};
 use crate::places::Places;
-use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path, PROTO_TCP};
+use pathloom_model::{Address, Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path, PROTO_TCP};
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::ops::Bound;
 
 /// Number of identifiers per epoch of the controller. If an epoch uses more, it continues with those of the next
@@ -49,12 +48,12 @@ pub(crate) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    fn attachment(&self, address: Ipv4Addr) -> Result<Attachment, AssignError> {
+    fn attachment(&self, address: Address) -> Result<Attachment, AssignError> {
         self.places.attachment(self.fabric, address).ok_or(AssignError::UnknownAddress { address })
     }
 
     /// Returns the ToRs that an assignment connects.
-    fn ends(&self, src: Ipv4Addr, dst: Ipv4Addr) -> Result<(NodeId, NodeId), AssignError> {
+    fn ends(&self, src: Address, dst: Address) -> Result<(NodeId, NodeId), AssignError> {
         let (from, to) = (self.attachment(src)?, self.attachment(dst)?);
         if from.host == to.host {
             return Err(AssignError::SameHost { src, dst });
@@ -137,9 +136,9 @@ pub struct Assignments {
     flows: BTreeMap<FlowId, (ClaimKey, Way)>,
     per_owner: BTreeMap<Owner, u32>,
     /// Number of assignments by the address of their sender. First and last packets from these addresses are copied.
-    per_source: BTreeMap<Ipv4Addr, u32>,
+    per_source: BTreeMap<Address, u32>,
     /// Senders that were added or removed since [`Assignments::take_changed_sources`] was last called.
-    changed_sources: BTreeSet<Ipv4Addr>,
+    changed_sources: BTreeSet<Address>,
     /// Flows that will be put on their paths again, with the time and the number of refusals in a row.
     retries: BTreeMap<FlowId, (Nanos, u32)>,
     /// Claims that get their path without a first packet, with the time and the port to which their connections are
@@ -244,7 +243,7 @@ impl Assignments {
     }
 
     /// Checks whether an owner may claim a path of an assignment for a connection. Returns the assignment's ends.
-    fn checked(&self, owner: &Owner, id: AssignmentId, key: ClaimKey) -> Result<(Ipv4Addr, Ipv4Addr), AssignError> {
+    fn checked(&self, owner: &Owner, id: AssignmentId, key: ClaimKey) -> Result<(Address, Address), AssignError> {
         let assignment = self.owned(owner, id)?;
         let PathRequest { src, dst, .. } = assignment.request;
         if (key.src, key.dst) != (src, dst) {
@@ -341,12 +340,12 @@ impl Assignments {
     }
 
     /// Addresses whose first and last packets must be copied, in order.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Address> + '_ {
         self.per_source.keys().copied()
     }
 
     /// Returns the addresses that became a source, or ceased to be one, since the last call.
-    pub(crate) fn take_changed_sources(&mut self) -> BTreeSet<Ipv4Addr> {
+    pub(crate) fn take_changed_sources(&mut self) -> BTreeSet<Address> {
         std::mem::take(&mut self.changed_sources)
     }
 

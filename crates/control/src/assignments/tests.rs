@@ -28,7 +28,7 @@ impl Setting {
         act(all, &Facts { now: *now, fabric, links, places, limits })
     }
 
-    fn address(&self, host: usize) -> Ipv4Addr {
+    fn address(&self, host: usize) -> Address {
         self.fabric.attachments()[host].address
     }
 
@@ -111,7 +111,7 @@ fn bad_requests_are_refused_with_a_reason() {
     let mut setting = Setting::new();
     setting.limits.most_per_owner = 1;
     let good = setting.request(4);
-    let nobody = Ipv4Addr::new(192, 0, 2, 1);
+    let nobody = Address::new(192, 0, 2, 1);
     let longest = setting.limits.longest_lifetime;
     let cases = [
         (PathRequest { count: 0, ..good }, "0 paths were asked for; ask for 1 to 64"),

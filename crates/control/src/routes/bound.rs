@@ -14,9 +14,8 @@ use crate::io::Output;
 use crate::orphans::Orphans;
 use crate::path_requests::{Owner, PathRequest};
 use crate::plan::FlowKey;
-use pathloom_model::{Attachment, FiveTuple, Headers, Path, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
+use pathloom_model::{Address, Attachment, FiveTuple, Headers, Path, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use pathloom_scheme::{FlowId, OptionU64};
-use std::net::Ipv4Addr;
 
 /// Returns the part of the state that the assignments need.
 pub(super) fn facts(cx: &Context) -> assignments::Facts<'_> {
@@ -25,7 +24,7 @@ pub(super) fn facts(cx: &Context) -> assignments::Facts<'_> {
 }
 
 /// Returns the bandwidth that each of these paths between two hosts has left.
-fn available_bps(cx: &Context, (src, dst): (Ipv4Addr, Ipv4Addr), paths: &[Path]) -> Vec<OptionU64> {
+fn available_bps(cx: &Context, (src, dst): (Address, Address), paths: &[Path]) -> Vec<OptionU64> {
     let access = [src, dst].map(|address| cx.places.attachment(&cx.fabric, address));
     let [Some(from), Some(to)] = access else { return Vec::new() };
     let left = |path: &Path| {

@@ -16,14 +16,14 @@ pub(super) fn standing(seed: u64) -> Lab {
 
 /// Number of ARP frames with this sender that a host has received.
 pub(super) fn heard(lab: &Lab, host: usize, sender: usize) -> usize {
-    let from = lab.hosts[sender].address;
+    let from = v4(&lab.hosts[sender]);
     let read = |frame: &Frame| Arp::parse(&frame.to_bytes()).ok();
     lab.hosts[host].received.iter().filter_map(read).filter(|arp| arp.sender_ip == from).count()
 }
 
 pub(super) fn ask(lab: &mut Lab, from: usize, target: usize, to: Mac) {
-    let (host, target) = (lab.hosts[from].clone(), lab.hosts[target].address);
-    lab.send_bytes(host.end, &Arp::request(host.mac, host.address, target, to).emit());
+    let (host, target) = (lab.hosts[from].clone(), v4(&lab.hosts[target]));
+    lab.send_bytes(host.end, &Arp::request(host.mac, v4(&host), target, to).emit());
 }
 
 /// A host looks for another one as Linux does: if it knows a hardware address, three requests to that address, and then
@@ -45,8 +45,14 @@ pub(super) fn finds(lab: &mut Lab, from: usize, target: usize, knows: bool) -> b
     false
 }
 
+/// The address of a host.
+fn v4(host: &pathloom_testnet::Host) -> Ipv4Addr {
+    host.address.v4().expect("live hosts have IPv4")
+}
+
 /// A message of DHCP between these addresses and ports, about the client with the address 02:00:00:00:00:07.
 fn dhcp(src: Ipv4Addr, dst: Ipv4Addr, ports: (u16, u16)) -> Vec<u8> {
+    let (src, dst) = (src.into(), dst.into());
     let five_tuple = FiveTuple::new(PROTO_UDP, (src, ports.0), (dst, ports.1));
     let mut bytes = Frame::bytes_of(Headers::plain(five_tuple));
     // RFC 2131 §2: `op`, `htype`, `hlen`; `chaddr` is at 28.
@@ -120,7 +126,7 @@ fn messages_of_dhcp_reach_every_host_along_both_trees_without_a_controller() {
     lab.run_for(s(10));
     let (client, server) = (lab.hosts[3].clone(), lab.hosts[12].clone());
     let request = dhcp(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, (68, 67));
-    let reply = dhcp(server.address, Ipv4Addr::BROADCAST, (67, 68));
+    let reply = dhcp(v4(&server), Ipv4Addr::BROADCAST, (67, 68));
     for (from, bytes) in [(client.end, request), (server.end, reply)] {
         lab.hosts.iter_mut().for_each(|host| host.received.clear());
         lab.send_bytes(from, &bytes);
@@ -216,7 +222,7 @@ fn hosts_of_a_switch_without_a_session_and_others_find_each_other() {
         let (client, server) = (lab.hosts[6].clone(), lab.hosts[12].clone());
         for (from, to, bytes) in [
             (&client, 12, dhcp(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, (68, 67))),
-            (&server, 6, dhcp(server.address, Ipv4Addr::BROADCAST, (67, 68))),
+            (&server, 6, dhcp(v4(&server), Ipv4Addr::BROADCAST, (67, 68))),
         ] {
             lab.send_bytes(from.end, &bytes);
             lab.run_for(s(1));
@@ -265,7 +271,7 @@ fn a_frame_of_hosts_in_a_tree_is_not_sent_to_the_controller_and_ends_in_the_tree
     // A switch with a session gets a frame from another one, as if that had none. Each port of the fabric in turn.
     let ends: Vec<End> = lab.fabric.switch_cables().flat_map(|cable| lab.ends(cable)).collect();
     let from = lab.hosts[0].clone();
-    let frame = Arp::request(from.mac, from.address, lab.hosts[13].address, Mac::BROADCAST).emit();
+    let frame = Arp::request(from.mac, v4(&from), v4(&lab.hosts[13]), Mac::BROADCAST).emit();
     for end in ends {
         lab.hosts.iter_mut().for_each(|host| host.received.clear());
         lab.send_bytes(end, &frame);

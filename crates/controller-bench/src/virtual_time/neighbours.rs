@@ -153,7 +153,10 @@ fn a_frame_under_the_address_of_another_host_goes_to_the_controller_only() {
     let (liar, victim, target) = (lab.hosts[1].clone(), lab.hosts[15].clone(), lab.hosts[6].clone());
     let before = heard(&lab, 6, 15);
     for mac in [liar.mac, victim.mac] {
-        lab.send_bytes(liar.end, &Arp::request(mac, victim.address, target.address, target.mac).emit());
+        lab.send_bytes(
+            liar.end,
+            &Arp::request(mac, victim.address.v4().unwrap(), target.address.v4().unwrap(), target.mac).emit(),
+        );
         lab.run_for(s(2));
     }
     assert_eq!(heard(&lab, 6, 15), before, "the target does not hear the lie");

@@ -18,9 +18,8 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Listed, Output, PathRequest, PathSearch};
-use pathloom_model::{Fabric, Nanos};
+use pathloom_model::{Address, Fabric, Nanos};
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
@@ -77,11 +76,11 @@ pub(super) struct Asked {
     /// Address of the sending host.
     #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
-    src: Ipv4Addr,
+    src: Address,
     /// Address of the receiving host.
     #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
-    dst: Ipv4Addr,
+    dst: Address,
     /// Number of paths. Fewer are assigned if fewer exist.
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 64)]
@@ -118,9 +117,9 @@ pub(super) struct AssignedPathRow {
 pub(super) struct AssignmentRow {
     id: u32,
     #[schema(value_type = String)]
-    src: Ipv4Addr,
+    src: Address,
     #[schema(value_type = String)]
-    dst: Ipv4Addr,
+    dst: Address,
     search: SearchRow,
     /// Number of paths that were requested.
     asked: u32,
@@ -164,11 +163,11 @@ pub(super) struct Claim {
     /// Address of the sending host, which opens the connection. For an existing connection, this may be either end.
     #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
-    src: Ipv4Addr,
+    src: Address,
     /// Address of the receiving host.
     #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
-    dst: Ipv4Addr,
+    dst: Address,
     /// Source port of the connection.
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 65535)]

@@ -214,7 +214,7 @@ impl Authoriser {
                     let detail = format!("{} is not an IPv4 address, and all hosts of a fabric have one", peer.ip());
                     return Err(Problem::new(StatusCode::FORBIDDEN, "no host of a fabric", detail));
                 };
-                return Ok((address.to_string(), Caller::Host(address), Role::Read));
+                return Ok((address.to_string(), Caller::Host(address.into()), Role::Read));
             }
             if !*tokens {
                 let detail = "this address is not encrypted, so others could read the token";

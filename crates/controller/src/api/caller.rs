@@ -6,13 +6,13 @@ use crate::hub::assigning::owner_of;
 use crate::hub::Hub;
 use axum::http::StatusCode;
 use pathloom_control::{AssignmentId, Owner};
-use std::net::Ipv4Addr;
+use pathloom_model::Address;
 
 /// Who sends a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Caller {
     /// A host without a token. It may act only for its own address.
-    Host(Ipv4Addr),
+    Host(Address),
     /// A client with a token. It may act for any host.
     Token,
 }
@@ -28,7 +28,7 @@ pub(super) struct Bearer {
 
 impl Caller {
     /// Returns the owner for requests from this address, or a problem if the caller must not act for it.
-    pub(super) fn acts_for(self, src: Ipv4Addr) -> Result<Owner, Problem> {
+    pub(super) fn acts_for(self, src: Address) -> Result<Owner, Problem> {
         match self {
             Caller::Host(own) if own != src => {
                 let detail = format!("{src} is not the address of the caller, {own}");

@@ -2,8 +2,7 @@
 //! fabric count.
 
 use crate::hub::{Hub, Responder};
-use pathloom_model::{LinkId, Nanos, Path};
-use std::net::Ipv4Addr;
+use pathloom_model::{Address, LinkId, Nanos, Path};
 
 /// A path, measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +25,7 @@ pub(crate) fn link_delay(probe: Nanos, (from, to): (Nanos, Nanos)) -> Nanos {
 
 impl Measured {
     /// Measures a path between two addresses. `None` if no fabric is controlled, or an address is not on it.
-    pub(crate) fn take(hub: &mut Hub, src: Ipv4Addr, dst: Ipv4Addr, path: &Path) -> Option<Measured> {
+    pub(crate) fn take(hub: &mut Hub, src: Address, dst: Address, path: &Path) -> Option<Measured> {
         let fabric = hub.fabric.clone()?;
         let Hub { responder, discovery, .. } = hub;
         let Responder::Fabric(controller) = responder else { return None };

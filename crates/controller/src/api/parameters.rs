@@ -4,11 +4,11 @@ use super::problem::Problem;
 use super::queries::{Cut, FlowName};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::Query;
-use pathloom_model::{FiveTuple, PROTO_TCP, PROTO_UDP};
+use pathloom_model::{Address, FiveTuple, PROTO_TCP, PROTO_UDP};
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Deserializer};
 use serde_json::Number;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use utoipa::IntoParams;
 
 /// Default number of items on a page.
@@ -130,7 +130,7 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
             SocketAddr::V6(end) => Some(SocketAddrV4::new(end.ip().to_ipv4_mapped()?, end.port())),
         };
         let (src, dst) = (end(0)?, end(1).filter(|_| words.len() <= 3)?);
-        Some(FiveTuple::new(proto, (*src.ip(), src.port()), (*dst.ip(), dst.port())))
+        Some(FiveTuple::new(proto, ((*src.ip()).into(), src.port()), ((*dst.ip()).into(), dst.port())))
     };
     let id = number(text).map(|id| FlowName::Id(FlowId(id)));
     id.or_else(|| tuple().map(FlowName::Tuple)).ok_or_else(|| {
@@ -144,10 +144,10 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
 ///
 /// # Errors
 /// It is not the address of an IPv4 host.
-pub(super) fn host_address<'de, D: Deserializer<'de>>(input: D) -> Result<Ipv4Addr, D::Error> {
+pub(super) fn host_address<'de, D: Deserializer<'de>>(input: D) -> Result<Address, D::Error> {
     let address = IpAddr::deserialize(input)?.to_canonical();
     match address {
-        IpAddr::V4(address) => Ok(address),
+        IpAddr::V4(address) => Ok(address.into()),
         IpAddr::V6(_) => Err(serde::de::Error::custom(format!("{address} is not the address of an IPv4 host"))),
     }
 }

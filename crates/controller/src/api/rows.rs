@@ -1,14 +1,13 @@
 //! Response objects of the API. Identifiers of flows are decimal digits as text, because they have 64 bits, more than
 //! JavaScript's numbers hold.
 
-use super::parameters::whole;
+use super::parameters::{host_address, whole};
 use crate::hub::gauges::HandOver;
 pub(crate) use pathloom_control::link_name;
 use pathloom_control::{decision_text, Controller, Reason};
-use pathloom_model::{Fabric, FiveTuple, Nanos, Path, PROTO_TCP};
+use pathloom_model::{Address, Fabric, FiveTuple, Nanos, Path, PROTO_TCP};
 use pathloom_scheme::{DefaultRoutes, FlowId, FlowView};
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
 use utoipa::ToSchema;
 
 /// A page of a list.
@@ -221,10 +220,12 @@ pub(crate) struct LinkRow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TupleRow {
+    #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
-    pub src: Ipv4Addr,
+    pub src: Address,
+    #[serde(deserialize_with = "host_address")]
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
-    pub dst: Ipv4Addr,
+    pub dst: Address,
     /// Protocol number; the default is TCP.
     #[serde(default = "tcp", deserialize_with = "whole")]
     #[schema(maximum = 255)]

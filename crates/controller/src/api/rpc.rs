@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::Router;
 use pathloom_control::{AssignmentId, ClaimKey, PathRequest};
-use std::net::{IpAddr, Ipv4Addr};
+use pathloom_model::Address;
+use std::net::IpAddr;
 
 /// Path at which XML-RPC is served. It is the default of clients.
 pub(super) const PATH: &str = "/RPC2";
@@ -118,10 +119,10 @@ impl Params<'_> {
         }
     }
 
-    fn address(&self, index: usize) -> Result<Ipv4Addr, Fault> {
+    fn address(&self, index: usize) -> Result<Address, Fault> {
         // Sockets of the family AF_INET6 have the address of an IPv4 host in the form ::ffff:10.0.0.1.
         match self.text(index)?.parse::<IpAddr>().map(|address| address.to_canonical()) {
-            Ok(IpAddr::V4(address)) => Ok(address),
+            Ok(IpAddr::V4(address)) => Ok(address.into()),
             _ => Err(self.fault(format!("parameter {} is not an IPv4 address such as 10.0.0.1", index + 1))),
         }
     }

@@ -143,7 +143,7 @@ fn make(found: &Findings, links: LinkSettings) -> Result<Fabric, String> {
     let built = build_fabric(found.switches.iter().copied(), found.links.iter().copied(), hosts, |_| links);
     let built = built.map_err(|problem| problem.to_string())?;
     check_names(&built)?;
-    if let Some((address, laid_out)) = built.addresses.iter().find(|(address, laid_out)| address != laid_out) {
+    if let Some((address, laid_out)) = built.addresses.iter().find(|(address, laid_out)| **laid_out != **address) {
         return Err(format!("host {address} is at the port of {laid_out}; addresses must follow ToRs and ports"));
     }
     Ok(built.fabric)
@@ -178,7 +178,7 @@ mod tests {
     fn perfect(spec: &str) -> Findings {
         let fabric = fabric_from_spec(spec).unwrap();
         let host = |at: &pathloom_model::Attachment| KnownHost {
-            address: at.address,
+            address: at.address.v4().unwrap(),
             mac: Mac([2, 0, 0, 0, 0, at.host.0 as u8]),
             place: place_of(&fabric, at.uplink.reverse()),
         };

@@ -1,6 +1,6 @@
 //! Addresses that the fabric does not lay out and that the configuration puts at hosts' ports.
 
-use pathloom_model::{Fabric, NodeId, PortNo, Prefix};
+use pathloom_model::{Address, Fabric, NodeId, PortNo, Prefix};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ pub struct AddressesAt {
 fn prefix(text: &str) -> Result<Prefix, String> {
     let wrong = || format!("`{text}` is not a prefix; ADDRESS/LENGTH was expected, as in 192.168.5.0/24");
     let (address, len) = text.split_once('/').unwrap_or((text, "32"));
-    let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+    let address: Address = address.parse::<Ipv4Addr>().map_err(|_| wrong())?.into();
     let len: u8 = len.parse().ok().filter(|&len| len <= 32).ok_or_else(wrong)?;
     let prefix = Prefix::new(address, len);
     if prefix.address != address {
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(placed.len(), 4);
         let h3 = fabric.host_attachments(fabric.find("h3").unwrap())[0];
         let h3 = (h3.tor, fabric.link(h3.uplink).to_port);
-        assert!(placed.contains(&(Prefix::host(Ipv4Addr::new(10, 0, 0, 1)), h3)));
+        assert!(placed.contains(&(Prefix::host(Address::new(10, 0, 0, 1)), h3)));
         let cases = [
             ("h99", "1.2.3.0/24", "no host"),
             ("e0_0", "1.2.3.0/24", "no host"),

@@ -137,8 +137,11 @@ pub(crate) fn route(route: &Rule) -> Result<Message<'static>, UnsupportedRule> {
 }
 
 /// The message that deletes the rule beside a default route.
-pub(crate) fn delete_route(route: &RuleKey) -> Message<'static> {
-    Message::FlowMod(convert::arp_route_delete(route))
+///
+/// # Errors
+/// The route is of IPv6.
+pub(crate) fn delete_route(route: &RuleKey) -> Result<Message<'static>, UnsupportedRule> {
+    convert::arp_route_delete(route).map(Message::FlowMod)
 }
 
 /// Whether a rule of the controller is a default route.
@@ -180,7 +183,7 @@ fn known_cookie(host: KnownHost) -> u64 {
 }
 
 fn route_cookie(route: &RuleKey) -> u64 {
-    let (address, len) = route.matches.dst.map_or((0, 0), |prefix| (u32::from(prefix.address), prefix.len));
+    let (address, len) = route.matches.dst.map_or((0, 0), |prefix| (prefix.address.low(), prefix.len));
     Kind::Route.cookie(u64::from(len) << LEN_SHIFT | u64::from(address))
 }
 

@@ -2,9 +2,8 @@
 //! requests over their own connections, see [`crate::hub::hosts`].)
 
 use pathloom_control::{Output, Owner};
-use pathloom_model::Nanos;
+use pathloom_model::{Address, Nanos};
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
 
 /// Marks the numbers of requests of the API. Those of agents count from 1.
 const API_REQUEST: u64 = 1 << 63;
@@ -19,7 +18,7 @@ pub(crate) struct Assigning {
     /// Changes of assignments so far.
     changes: u64,
     /// Answers that wait until switches will send the first packets of these addresses to the controller.
-    waiting: Vec<(Ipv4Addr, WaitingAnswer)>,
+    waiting: Vec<(Address, WaitingAnswer)>,
     /// Calls of the API that need not wait any more.
     visible: VecDeque<u64>,
     calls: u64,
@@ -77,21 +76,21 @@ impl Assigning {
         None
     }
     /// Notes a call of the API that waits until a time at most. Returns its number.
-    pub(crate) fn call_waits(&mut self, src: Ipv4Addr, until: Nanos) -> u64 {
+    pub(crate) fn call_waits(&mut self, src: Address, until: Nanos) -> u64 {
         self.calls += 1;
         self.waiting.push((src, WaitingAnswer::Call(self.calls, until)));
         self.calls
     }
 
     /// Notes an answer to an agent that waits.
-    pub(crate) fn agent_waits(&mut self, src: Ipv4Addr, answer: Output) {
+    pub(crate) fn agent_waits(&mut self, src: Address, answer: Output) {
         self.waiting.push((src, WaitingAnswer::Agent(answer)));
     }
 
     /// Takes the answers to agents that need not wait any more. `is_seen`: whether the controller sees the connections
     /// that the host of an address opens.
-    pub(crate) fn seen(&mut self, now: Nanos, is_seen: impl Fn(Ipv4Addr) -> bool) -> Vec<Output> {
-        let is_ready = |(src, waiting): &mut (Ipv4Addr, WaitingAnswer)| {
+    pub(crate) fn seen(&mut self, now: Nanos, is_seen: impl Fn(Address) -> bool) -> Vec<Output> {
+        let is_ready = |(src, waiting): &mut (Address, WaitingAnswer)| {
             // The driver no longer waits for a call that is late.
             matches!(waiting, WaitingAnswer::Call(_, until) if *until < now) || is_seen(*src)
         };
@@ -113,6 +112,6 @@ impl Assigning {
 
 /// Owner of the assignments of a host. A caller that may act for the host, by its address, by its agent or by a
 /// token, acts as this owner.
-pub(crate) fn owner_of(host: Ipv4Addr) -> Owner {
+pub(crate) fn owner_of(host: Address) -> Owner {
     Owner(format!("host {host}"))
 }

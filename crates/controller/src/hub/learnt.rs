@@ -53,8 +53,9 @@ impl Learnt {
 
     /// The port at which the fabric or the configuration has an address.
     fn configured_port(&self, address: Ipv4Addr) -> Option<HostPort> {
-        let fixed = self.fixed.get(&Prefix::host(address)).copied();
-        let laid_out = || self.fabric.attachment(address).map(|at| (at.tor, self.fabric.link(at.uplink).to_port));
+        let fixed = self.fixed.get(&Prefix::host(address.into())).copied();
+        let laid_out =
+            || self.fabric.attachment(address.into()).map(|at| (at.tor, self.fabric.link(at.uplink).to_port));
         fixed.or_else(laid_out)
     }
 
@@ -69,7 +70,7 @@ impl Learnt {
         }
         let faces_host =
             self.fabric.out_link(at.0, at.1).is_some_and(|link| self.fabric.is_host(self.fabric.link(link).to));
-        let allowed = self.allowed.iter().any(|prefix| prefix.contains(address)) && is_of_a_host(address);
+        let allowed = self.allowed.iter().any(|prefix| prefix.contains(address.into())) && is_of_a_host(address);
         let why = if !faces_host {
             (
                 "host_at_strange_port",
@@ -83,7 +84,7 @@ impl Learnt {
             ("too_many_addresses", "discovery.most_addresses are learnt already")
         } else {
             self.placed.insert(address);
-            return Some(Input::Place { prefix: Prefix::host(address), at: Some(at) });
+            return Some(Input::Place { prefix: Prefix::host(address.into()), at: Some(at) });
         };
         *self.refused.entry(why.0).or_default() += 1;
         if let Some(times) = self.log_limiter.count_to_log(now, &format!("{port} {}", why.0)) {
@@ -99,14 +100,14 @@ impl Learnt {
     }
 
     fn restore_input(&self, address: Ipv4Addr) -> Input {
-        let prefix = Prefix::host(address);
+        let prefix = Prefix::host(address.into());
         Input::Place { prefix, at: self.fixed.get(&prefix).copied() }
     }
 
     /// Handles an address that has a route from an earlier start and for which no host has sent ARP. Returns whether
     /// to send a request for it. After too many requests, the error is the input that removes the route.
     pub(crate) fn ask_again(&mut self, address: Ipv4Addr) -> Result<bool, Input> {
-        if self.fixed.contains_key(&Prefix::host(address)) {
+        if self.fixed.contains_key(&Prefix::host(address.into())) {
             return Ok(false);
         }
         self.placed.insert(address);
@@ -148,7 +149,7 @@ mod tests {
         let mut learnt = Learnt::new(fabric.clone(), (true, allowed, 2), &[]);
         let [h0, h9] = ["h0", "h9"].map(|host| at(&fabric, host));
         let (own, strange) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 168, 1, 1));
-        let place = |address, at| Some(Input::Place { prefix: Prefix::host(address), at });
+        let place = |address: Ipv4Addr, at| Some(Input::Place { prefix: Prefix::host(address.into()), at });
         assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), place(own, None), "where the fabric has it");
         assert_eq!(learnt.learnt(Nanos(0), own, h9, "p"), place(own, Some(h9)));
         assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), place(own, None), "back home");
@@ -170,10 +171,10 @@ mod tests {
     fn an_address_without_arp_is_forgotten_after_too_many_requests() {
         let fabric = k4();
         let (kept, lost) = (Ipv4Addr::new(192, 168, 1, 1), Ipv4Addr::new(192, 168, 1, 2));
-        let fixed = [(Prefix::host(kept), at(&fabric, "h0"))];
+        let fixed = [(Prefix::host(kept.into()), at(&fabric, "h0"))];
         let mut learnt = Learnt::new(fabric, (true, Vec::new(), 9), &fixed);
         assert!((0..QUESTIONS).all(|_| learnt.ask_again(lost) == Ok(true)));
-        assert_eq!(learnt.ask_again(lost), Err(Input::Place { prefix: Prefix::host(lost), at: None }));
+        assert_eq!(learnt.ask_again(lost), Err(Input::Place { prefix: Prefix::host(lost.into()), at: None }));
         assert_eq!(learnt.ask_again(kept), Ok(false), "the configuration has it");
     }
 }

@@ -15,7 +15,7 @@ use pathloom_discovery::{
     Discovery, Dpid, HostSettings, Input as DiscoveryInput, KnownHost, LinkLoss, Mac, Output as DiscoveryOutput, Place,
     PortState, ProbeSettings,
 };
-use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId, PortNo};
+use pathloom_model::{Address, Fabric, LinkId, LinkState, Nanos, NodeId, PortNo};
 use pathloom_openflow::flow_match::{ETH_ARP, ETH_LLDP};
 use pathloom_openflow::{Port, PORT_MAX};
 use rand::SeedableRng;
@@ -322,8 +322,10 @@ impl LiveDiscovery {
     /// Sends ARP requests for addresses that were learnt by an earlier start and for which no host has sent ARP
     /// since. Addresses without an answer are forgotten. An address whose host is elsewhere gets the place of its host: a
     /// switch may have had a route of an earlier start. Call this every few seconds.
-    pub(crate) fn look_after_places(&mut self, now: Nanos, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
-        for &(address, switch, port) in placed {
+    pub(crate) fn look_after_places(&mut self, now: Nanos, placed: &[(Address, NodeId, PortNo)]) {
+        // Hosts of IPv6 send no ARP.
+        let placed = placed.iter().filter_map(|&(address, switch, port)| Some((address.v4()?, switch, port)));
+        for (address, switch, port) in placed {
             if let Some(host) = self.discovery.hosts().host(address) {
                 let routed = Place { dpid: dpid_of(switch), port };
                 if self.expected.as_ref().is_some_and(|expected| expected.real(routed) != Some(host.place)) {

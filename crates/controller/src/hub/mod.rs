@@ -70,11 +70,11 @@ use crate::config::{Foreign, Limits, Sessions};
 use pathloom_control::{Controller, Input, Output, Record, SchemeChange};
 use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{PortLimiter, Rate};
-use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
+use pathloom_model::{Address, Fabric, Nanos, NodeId, PortNo};
 use pathloom_openflow::{frame, Hello, Message};
 use pathloom_scheme::Scheme;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Transaction identifier of the hello. Mininet reads the first bytes of a session as UTF-8 when it checks whether a
@@ -363,7 +363,7 @@ impl Hub {
 
     /// Returns a number that [`Hub::poll_visible`] returns when the controller will see the connections that the host
     /// of this address opens, within [`CONFIRMATION`]. Before that, a connection could miss its path.
-    pub fn when_visible(&mut self, now: Nanos, src: Ipv4Addr) -> u64 {
+    pub fn when_visible(&mut self, now: Nanos, src: Address) -> u64 {
         let until = self.advance(now).saturating_add(CONFIRMATION);
         let call = self.assigning.call_waits(src, until);
         self.send_visible_answers();

@@ -66,8 +66,9 @@ pub(crate) fn add_arp_route(hub: &mut Hub, switch: NodeId, route: &Rule) {
 /// Deletes the rule for ARP beside a default route.
 pub(crate) fn delete_arp_route(hub: &mut Hub, switch: NodeId, route: &RuleKey) {
     if arp_routes::is_default_route(route) && routes_arp(hub) {
+        let Ok(message) = arp_routes::delete_route(route) else { return };
         let id = hub.switches.session(switch);
-        id.into_iter().for_each(|id| send_arp_rule(hub, id, &arp_routes::delete_route(route)));
+        id.into_iter().for_each(|id| send_arp_rule(hub, id, &message));
     }
 }
 

@@ -6,7 +6,6 @@ use crate::flow_match::ETH_IPV4;
 use crate::wire::Reader;
 use crate::ParseError;
 use pathloom_model::{FiveTuple, Headers, MptcpOption, PROTO_TCP, PROTO_UDP, TCP_ACK};
-use std::net::Ipv4Addr;
 
 /// Returns the headers of an IPv4 frame; `None` for other frames. Ports are 0 for protocols without ports, and for
 /// all but the first fragment. The frame can be truncated after its headers by a switch.
@@ -31,7 +30,7 @@ pub fn headers(frame: &Ethernet<'_>) -> Result<Option<Headers>, ParseError> {
     reader.skip(1)?;
     let proto = reader.u8()?;
     reader.skip(2)?;
-    let (src, dst) = (Ipv4Addr::from(reader.array::<4>()?), Ipv4Addr::from(reader.array::<4>()?));
+    let (src, dst) = (reader.array::<4>()?.into(), reader.array::<4>()?.into());
     reader.skip(length - 20)?;
     let mut five_tuple = FiveTuple::new(proto, (src, 0), (dst, 0));
     let (mut tcp_flags, mut mptcp) = (0, None);
@@ -79,6 +78,7 @@ fn mptcp(flags: u8, options: &[u8]) -> Option<MptcpOption> {
 mod tests {
     use super::*;
     use etherparse::{PacketBuilder, TcpOptionElement};
+    use pathloom_model::Address;
     use pathloom_model::TCP_SYN;
 
     fn segment(build: impl Fn(etherparse::PacketBuilderStep<etherparse::TcpHeader>) -> Vec<u8>) -> Vec<u8> {
@@ -94,8 +94,8 @@ mod tests {
             out
         });
         let found = headers(&Ethernet::parse(&bytes).unwrap()).unwrap().unwrap();
-        let src = Ipv4Addr::new(10, 0, 0, 1);
-        let dst = Ipv4Addr::new(10, 0, 1, 2);
+        let src = Address::new(10, 0, 0, 1);
+        let dst = Address::new(10, 0, 1, 2);
         assert_eq!(found.five_tuple, FiveTuple::new(6, (src, 1234), (dst, 80)));
         assert_eq!((found.tcp_flags, found.tag, found.mptcp, found.dscp), (2, None, None, 0));
         for cut in 0..bytes.len() {

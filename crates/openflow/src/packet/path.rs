@@ -5,8 +5,9 @@ use crate::flow_match::{ETH_ARP, ETH_IPV4, ETH_VLAN};
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 use pathloom_model::{
-    Arp, Body, Carried, Conversation, FiveTuple, Frame, Heard, Hello, Mac, PathKind, PathMessage, PortNo, Tier,
+    Address, Arp, Body, Carried, Conversation, FiveTuple, Frame, Heard, Hello, Mac, PathKind, PathMessage, PortNo, Tier,
 };
+use std::net::Ipv4Addr;
 
 /// EtherType of path messages: IEEE 802's local experimental EtherType 1 (IEEE 802-2014 §9.2.4).
 pub const ETH_PATH: u16 = 0x88b5;
@@ -78,6 +79,12 @@ fn arp(bytes: &[u8]) -> Result<Option<Arp>, ParseError> {
     Ok(Some(Arp { request: operation == 1, sender_mac, sender_ip, target_mac, target_ip }))
 }
 
+/// The bytes of an IPv4 address. Frames have no field for IPv6, and [`read`] returns none: its address would be 0.0.0.0, which is
+/// no host's.
+fn octets(address: Address) -> [u8; 4] {
+    address.v4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets()
+}
+
 /// Appends an ARP packet.
 fn put_arp(out: &mut Vec<u8>, arp: &Arp) {
     out.put_u16(1);
@@ -85,9 +92,9 @@ fn put_arp(out: &mut Vec<u8>, arp: &Arp) {
     out.put(&[6, 4]);
     out.put_u16(if arp.request { 1 } else { 2 });
     out.put(&arp.sender_mac.0);
-    out.put(&arp.sender_ip.octets());
+    out.put(&octets(arp.sender_ip));
     out.put(&arp.target_mac.0);
-    out.put(&arp.target_ip.octets());
+    out.put(&octets(arp.target_ip));
 }
 
 fn version(reader: &mut Reader<'_>) -> Result<(), ParseError> {
@@ -205,8 +212,8 @@ fn put_message(out: &mut Vec<u8>, message: &PathMessage, packet: &[u8]) {
     let Conversation { src, dst, five_tuple } = message.conversation;
     out.put(&src.0);
     out.put(&dst.0);
-    out.put(&five_tuple.src().octets());
-    out.put(&five_tuple.dst().octets());
+    out.put(&octets(five_tuple.src()));
+    out.put(&octets(five_tuple.dst()));
     out.put_u16(five_tuple.src_port());
     out.put_u16(five_tuple.dst_port());
     out.put(&[five_tuple.proto(), 0]);
@@ -243,7 +250,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn syn(tuple: FiveTuple) -> Vec<u8> {
-        let builder = etherparse::PacketBuilder::ipv4(tuple.src().octets(), tuple.dst().octets(), 64);
+        let builder = etherparse::PacketBuilder::ipv4(octets(tuple.src()), octets(tuple.dst()), 64);
         let mut out = Vec::new();
         builder.tcp(tuple.src_port(), tuple.dst_port(), 7, 1000).syn().write(&mut out, &[]).unwrap();
         out

@@ -3,11 +3,10 @@
 use super::{placing, Annealing};
 use crate::helpers::state::pack;
 use crate::solver_work::SolverWork;
-use pathloom_model::Path;
+use pathloom_model::{Address, Path};
 use pathloom_scheme::{FlowId, State, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// The solver's input besides the view.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -29,7 +28,7 @@ pub(super) struct AnnealingJob {
     /// Stream of the random generator, so that rounds differ.
     pub stream: u64,
     /// Slots of the last round.
-    pub slots: BTreeMap<Ipv4Addr, u32>,
+    pub slots: BTreeMap<Address, u32>,
 }
 
 /// The solver's output.
@@ -40,7 +39,7 @@ pub(super) struct Answer {
     /// Flows on a path of their own that are no longer elephants.
     pub unroute: Vec<FlowId>,
     /// Slots of Simulated Annealing.
-    pub slots: BTreeMap<Ipv4Addr, u32>,
+    pub slots: BTreeMap<Address, u32>,
     /// The work of the job.
     #[serde(rename = "cost")] // The name in stored snapshots.
     pub work: SolverWork,

@@ -15,11 +15,10 @@ use crate::next_hop_choice::{NextHopChoice, AT_KEY};
 use crate::solver_work::SolverWork;
 use job::{Answer, Job};
 use pathloom_model::spec::{Spec, SpecError};
-use pathloom_model::Nanos;
+use pathloom_model::{Address, Nanos};
 use pathloom_scheme::{Action, Detection, Event, FlowId, Needs, Scheme, State, StateError, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 const NAME: &str = "hedera";
 
@@ -127,7 +126,7 @@ struct Memory {
     #[serde(alias = "rests")]
     backoff: Backoff,
     /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
-    slots: BTreeMap<Ipv4Addr, u32>,
+    slots: BTreeMap<Address, u32>,
     /// Work of the last job, which predicts the time of the next one.
     #[serde(rename = "cost")] // The name in stored snapshots.
     work: SolverWork,

@@ -10,10 +10,9 @@ use pathloom_allocation::natural_demand;
 use pathloom_allocation::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,
 };
-use pathloom_model::Path;
+use pathloom_model::{Address, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// Tolerance for rounding: ten flows of one NIC still count as a tenth of it each.
 const ROUNDING: f64 = 1.0 - 1e-9;
@@ -121,10 +120,10 @@ fn annealed(
     book: &PathBook,
     capacity_bps: &[u64],
     job: &AnnealingJob,
-    slots: &mut BTreeMap<Ipv4Addr, u32>,
+    slots: &mut BTreeMap<Address, u32>,
     work: &mut SolverWork,
 ) -> Vec<Option<u64>> {
-    let mut numbers: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut numbers: BTreeMap<Address, u32> = BTreeMap::new();
     let mut destinations: Vec<Destination> = Vec::new();
     let mut flows = Vec::with_capacity(elephants.len());
     for elephant in elephants {

@@ -1,9 +1,9 @@
 //! The NICs of long flows, as input of the estimate of natural demands.
 
 use pathloom_allocation::HostPair;
+use pathloom_model::Address;
 use pathloom_scheme::{FlowView, View};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// The NICs that send and receive, numbered in order of appearance, and the flows of each pair of them.
 #[derive(Default)]
@@ -12,8 +12,8 @@ pub(crate) struct Nics {
     pub(crate) transmit: Vec<f64>,
     pub(crate) receive: Vec<f64>,
     pub(crate) pairs: Vec<HostPair>,
-    senders: BTreeMap<Ipv4Addr, u32>,
-    receivers: BTreeMap<Ipv4Addr, u32>,
+    senders: BTreeMap<Address, u32>,
+    receivers: BTreeMap<Address, u32>,
     numbers: BTreeMap<(u32, u32), usize>,
 }
 
@@ -29,8 +29,8 @@ impl Nics {
     }
 
     /// Counts one more flow; returns the index of its pair.
-    fn pair(&mut self, src: Ipv4Addr, src_bps: u64, dst: Ipv4Addr, dst_bps: u64) -> usize {
-        let number = |names: &mut BTreeMap<Ipv4Addr, u32>, rates: &mut Vec<f64>, address, rate_bps| {
+    fn pair(&mut self, src: Address, src_bps: u64, dst: Address, dst_bps: u64) -> usize {
+        let number = |names: &mut BTreeMap<Address, u32>, rates: &mut Vec<f64>, address, rate_bps| {
             *names.entry(address).or_insert_with(|| {
                 rates.push(rate_bps as f64);
                 rates.len() as u32 - 1

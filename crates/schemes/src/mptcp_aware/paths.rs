@@ -2,12 +2,11 @@
 
 use crate::helpers::draws;
 use pathloom_model::search::{k_shortest, ShortestPaths};
-use pathloom_model::{LinkState, Nanos, NodeId, Path};
+use pathloom_model::{Address, LinkState, Nanos, NodeId, Path};
 use pathloom_scheme::{FlowView, View};
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// A set of paths is valid for 60 minutes, as published, unless a link changes before.
@@ -18,7 +17,7 @@ const MOST_SETS: usize = 1 << 16;
 const MOST_DRAWN: u128 = 4096;
 
 /// Source and destination address of a subflow. Each is the address of one interface.
-pub(super) type Addresses = (Ipv4Addr, Ipv4Addr);
+pub(super) type Addresses = (Address, Address);
 
 /// The addresses of a subflow.
 pub(super) fn addresses(flow: &FlowView) -> Addresses {
@@ -115,7 +114,7 @@ impl PathCache {
         if self.sets.len() >= MOST_SETS {
             self.sets.clear();
         }
-        let stream = u64::from(u32::from(addresses.0)) << 32 | u64::from(u32::from(addresses.1));
+        let stream = u64::from(addresses.0.low()) << 32 | u64::from(addresses.1.low());
         let mut chance = draws::generator(self.seed, stream);
         let paths: Arc<[Path]> = rule.search(view, flow.src_tor, flow.dst_tor, &mut chance).into();
         self.sets.insert(addresses, Cached { paths: paths.clone(), until: now.saturating_add(LIFETIME) });

@@ -44,10 +44,10 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use pathloom_model::Address;
 
-    const PAIR: Addresses = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-    const OTHER: Addresses = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 3));
+    const PAIR: Addresses = (Address::new(10, 0, 0, 1), Address::new(10, 0, 0, 2));
+    const OTHER: Addresses = (Address::new(10, 0, 0, 1), Address::new(10, 0, 0, 3));
 
     #[test]
     fn subflows_take_the_next_path_in_turn_and_a_token_lasts_five_seconds() {

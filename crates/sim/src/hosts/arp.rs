@@ -8,15 +8,14 @@ use crate::interface::Interface;
 use crate::run::Run;
 use crate::subflow::Subflows;
 use crate::tap::Tap;
-use pathloom_model::{Body, Fabric, Frame, Mac};
+use pathloom_model::{Address, Body, Fabric, Frame, Mac};
 use pathloom_switching::deployment::Deployment;
-use std::net::Ipv4Addr;
 
 /// The ARP caches of all hosts, and the requests and answers that fill them.
 pub(super) struct Arp {
     resolver: Resolver,
     /// Addresses of interfaces, by the links that they send into.
-    addresses: Vec<Option<Ipv4Addr>>,
+    addresses: Vec<Option<Address>>,
 }
 
 impl Arp {
@@ -31,7 +30,7 @@ impl Arp {
         &mut self,
         run: &mut Run<'_, T>,
         interface: Interface,
-        address: Ipv4Addr,
+        address: Address,
         waiter: Waiter,
     ) -> bool {
         let found = self.resolver.look_up(run.now, interface, address, waiter);
@@ -42,7 +41,7 @@ impl Arp {
     }
 
     /// Sends an ARP request for an address to all hosts, and schedules the check whether it was answered.
-    fn request<T: Tap>(&self, run: &mut Run<'_, T>, interface: Interface, address: Ipv4Addr) {
+    fn request<T: Tap>(&self, run: &mut Run<'_, T>, interface: Interface, address: Address) {
         let sender_ip = self.address_of(interface);
         let sender_mac = mac_of(sender_ip);
         let arp =
@@ -56,7 +55,7 @@ impl Arp {
     pub(super) fn retry<T: Tap>(
         &mut self,
         run: &mut Run<'_, T>,
-        (interface, address): (Interface, Ipv4Addr),
+        (interface, address): (Interface, Address),
         subflows: &mut Subflows,
     ) {
         let waits = |(slot, use_count)| subflows.current(slot, use_count).is_some();
@@ -90,7 +89,7 @@ impl Arp {
     }
 
     /// The address of an interface.
-    fn address_of(&self, interface: Interface) -> Ipv4Addr {
-        self.addresses.get(interface.uplink().index()).copied().flatten().unwrap_or(Ipv4Addr::UNSPECIFIED)
+    fn address_of(&self, interface: Interface) -> Address {
+        self.addresses.get(interface.uplink().index()).copied().flatten().unwrap_or(Address::UNSPECIFIED)
     }
 }

@@ -4,13 +4,12 @@ use crate::agents::Agents;
 use crate::packet::Packet;
 use crate::settings::ControlSettings;
 use crate::time::Ps;
-use pathloom_model::{Fabric, TCP_FIN, TCP_SYN};
+use pathloom_model::{Address, Fabric, TCP_FIN, TCP_SYN};
 use pathloom_scheme::Needs;
 use pathloom_switching::deployment::Deployment;
 use pathloom_transport::{Segment, SegmentKind, TimerClock, TransportSpec, HEADER_BYTES};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use std::net::Ipv4Addr;
 
 /// Settings of a run that decide what hosts do.
 pub(crate) struct HostSettings<'a> {
@@ -26,7 +25,7 @@ pub(crate) struct HostSettings<'a> {
 }
 
 /// Addresses of the interfaces of hosts, by the links that they send into.
-pub(super) fn addresses(fabric: &Fabric) -> Vec<Option<Ipv4Addr>> {
+pub(super) fn addresses(fabric: &Fabric) -> Vec<Option<Address>> {
     let mut found = vec![None; fabric.links().len()];
     for at in fabric.attachments() {
         found[at.uplink.index()] = Some(at.address);

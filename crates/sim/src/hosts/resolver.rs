@@ -2,9 +2,8 @@
 
 use crate::interface::Interface;
 use crate::time::{to_ps, Ps};
-use pathloom_model::Nanos;
+use pathloom_model::{Address, Nanos};
 use rustc_hash::FxHashMap;
-use std::net::Ipv4Addr;
 
 /// A subflow that waits for an address: its slot, and the use count of the slot.
 pub(super) type Waiter = (u32, u32);
@@ -31,7 +30,7 @@ pub(super) enum LookUp {
 /// The ARP caches of all interfaces.
 pub(super) struct Resolver {
     /// Read by key only, so no order depends on the hash.
-    entries: FxHashMap<(Interface, Ipv4Addr), Entry>,
+    entries: FxHashMap<(Interface, Address), Entry>,
     /// How long an entry is valid after it was learned.
     age: Ps,
     /// An unanswered request is repeated after this time. RFC 1122 §2.3.2.1 asks for at least a second.
@@ -45,7 +44,7 @@ impl Resolver {
     }
 
     /// Looks up an address for a subflow.
-    pub(super) fn look_up(&mut self, now: Ps, interface: Interface, address: Ipv4Addr, waiter: Waiter) -> LookUp {
+    pub(super) fn look_up(&mut self, now: Ps, interface: Interface, address: Address, waiter: Waiter) -> LookUp {
         match self.entries.get_mut(&(interface, address)) {
             Some(Entry::Resolved(until)) if *until > now => LookUp::Resolved,
             Some(Entry::Requested(waiting)) => {
@@ -61,7 +60,7 @@ impl Resolver {
 
     /// A request or a reply from the host with this address has reached the interface to which it was addressed.
     /// Returns the subflows that need not wait any more.
-    pub(super) fn learn(&mut self, now: Ps, interface: Interface, address: Ipv4Addr) -> Vec<Waiter> {
+    pub(super) fn learn(&mut self, now: Ps, interface: Interface, address: Address) -> Vec<Waiter> {
         match self.entries.insert((interface, address), Entry::Resolved(now.saturating_add(self.age))) {
             Some(Entry::Requested(waiting)) => waiting,
             _ => Vec::new(),
@@ -73,7 +72,7 @@ impl Resolver {
     pub(super) fn repeats(
         &mut self,
         interface: Interface,
-        address: Ipv4Addr,
+        address: Address,
         mut is_alive: impl FnMut(Waiter) -> bool,
     ) -> bool {
         let Some(Entry::Requested(waiting)) = self.entries.get_mut(&(interface, address)) else { return false };
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
     use pathloom_model::LinkId;
 
-    const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const PEER: Address = Address::new(10, 0, 0, 2);
 
     #[test]
     fn one_request_serves_all_waiting_subflows_and_entries_expire() {

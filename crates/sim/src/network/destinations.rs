@@ -7,8 +7,7 @@
 
 use crate::cache::Rules;
 use crate::packet::TagBits;
-use pathloom_model::{Fabric, Headers, NodeId};
-use std::net::Ipv4Addr;
+use pathloom_model::{Address, Fabric, Headers, NodeId};
 
 /// Where packets leave a switch.
 #[derive(Clone, Copy)]
@@ -33,7 +32,8 @@ pub(super) struct Known {
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Slot {
-    dst: Ipv4Addr,
+    /// Last 32 bits of the destination: all hosts of a fabric share the other bits.
+    dst: u32,
     /// Number of the tag with which packets arrive.
     tag: u32,
     /// The state of the switch when it decided: [`Table::state`].
@@ -55,6 +55,8 @@ pub(super) struct Destinations {
     tables: Vec<Table>,
     /// Slots of a table: a power of two.
     slots: usize,
+    /// The bits of an address before the last 32, of all hosts.
+    first_bits: u128,
 }
 
 impl Destinations {
@@ -64,19 +66,25 @@ impl Destinations {
     /// No decisions yet, of switches that may know as many destinations as there are hosts.
     pub(super) fn new(fabric: &Fabric) -> Destinations {
         let slots = (2 * fabric.hosts().len()).next_power_of_two().min(Destinations::MOST_SLOTS);
-        Destinations { tables: vec![Table::default(); fabric.nodes().len()], slots }
+        let first_bits = fabric.whole_prefix().address.to_bits() >> 32;
+        Destinations { tables: vec![Table::default(); fabric.nodes().len()], slots, first_bits }
+    }
+
+    /// What identifies a destination in a table; `None` for addresses that are not the fabric's.
+    fn key(&self, dst: Address) -> Option<u32> {
+        (dst.to_bits() >> 32 == self.first_bits).then_some(dst.low())
     }
 
     /// Place of a destination in a table.
-    fn place(&self, dst: Ipv4Addr, tag: u32) -> usize {
-        let number = u64::from(u32::from(dst)) << 32 | u64::from(tag);
+    fn place(&self, dst: u32, tag: u32) -> usize {
+        let number = u64::from(dst) << 32 | u64::from(tag);
         // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, §6.4).
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (self.slots - 1)
     }
 
     /// What a switch does with packets to the destination of these headers.
     pub(super) fn get(&self, switch: NodeId, headers: &Headers) -> Option<Known> {
-        let (dst, tag) = (headers.five_tuple.dst(), TagBits::of(headers.tag).number());
+        let (dst, tag) = (self.key(headers.five_tuple.dst())?, TagBits::of(headers.tag).number());
         let table = &self.tables[switch.index()];
         let slot = table.slots.get(self.place(dst, tag))?;
         (slot.dst == dst && slot.tag == tag && slot.state == table.state).then_some(slot.known)
@@ -84,7 +92,8 @@ impl Destinations {
 
     /// Keeps what a switch does with packets to the destination of these headers.
     pub(super) fn store(&mut self, switch: NodeId, headers: &Headers, known: Known) {
-        let (dst, tag) = (headers.five_tuple.dst(), TagBits::of(headers.tag).number());
+        let Some(dst) = self.key(headers.five_tuple.dst()) else { return };
+        let tag = TagBits::of(headers.tag).number();
         let (place, count) = (self.place(dst, tag), self.slots);
         let table = &mut self.tables[switch.index()];
         let slot = Slot { dst, tag, state: table.state, known };
@@ -132,6 +141,12 @@ mod tests {
         }
         let last = headers(0x0a00_0001 + 99, None);
         assert!(destinations.get(NodeId(2), &last).is_none(), "another switch");
+        let v6: Address = format!("fd00::{:x}:{:x}", 0x0a00, 1 + 99).parse().unwrap();
+        let other_family = Headers { five_tuple: last.five_tuple.with_dst(v6), ..last };
+        assert_eq!(v6.low(), last.five_tuple.dst().low());
+        assert!(destinations.get(NodeId(1), &other_family).is_none(), "another address with the same last bits");
+        destinations.store(NodeId(1), &other_family, known(7));
+        assert_eq!(link(destinations.get(NodeId(1), &last)), Some(99), "it displaces nothing");
         assert!(destinations.get(NodeId(1), &headers(0x0a00_0001 + 99, Some(7))).is_none(), "another tag");
         destinations.forget(NodeId(1));
         assert!((0x0a00_0001..).take(100).all(|dst| destinations.get(NodeId(1), &headers(dst, None)).is_none()));

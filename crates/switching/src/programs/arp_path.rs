@@ -20,10 +20,9 @@ use super::settings::{Identity, Settings};
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
 use crate::{Saved, Stale};
 use pathloom_model::{
-    Arp, Body, Carried, Conversation, FiveTuple, Frame, Headers, Mac, Nanos, PathKind, PathMessage, PortNo,
+    Address, Arp, Body, Carried, Conversation, FiveTuple, Frame, Headers, Mac, Nanos, PathKind, PathMessage, PortNo,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
 
 /// Kind of the port at which a frame arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -521,7 +520,7 @@ pub(crate) fn hosts_of(frame: &Frame) -> Conversation {
     let (src_ip, dst_ip) = match frame.body {
         Body::Ip(headers) => (headers.five_tuple.src(), headers.five_tuple.dst()),
         Body::Arp(arp) => (arp.sender_ip, arp.target_ip),
-        _ => (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
+        _ => (Address::UNSPECIFIED, Address::UNSPECIFIED),
     };
     Conversation::hosts(frame.src, frame.dst, src_ip, dst_ip)
 }

@@ -112,10 +112,10 @@ impl DecisionCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use pathloom_model::Address;
 
     fn flow(number: u16) -> FiveTuple {
-        FiveTuple::new(17, (Ipv4Addr::LOCALHOST, number), (Ipv4Addr::LOCALHOST, 9))
+        FiveTuple::new(17, (Address::new(127, 0, 0, 1), number), (Address::new(127, 0, 0, 1), 9))
     }
 
     #[test]

@@ -9,9 +9,8 @@ use super::check_queue::CheckQueue;
 use super::fair_share::FairShare;
 use crate::program::DropCause;
 use crate::SavedHost;
-use pathloom_model::{Mac, Nanos, PortNo};
+use pathloom_model::{Address, Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 /// How many entries in use are passed over before one must make room nevertheless.
 const SECOND_CHANCES: usize = 16;
@@ -28,7 +27,7 @@ struct Host {
     /// Time until which late copies may arrive.
     late_copies_until: Nanos,
     /// IPv4 address of a host of this switch, from its ARP packets.
-    ip: Option<Ipv4Addr>,
+    ip: Option<Address>,
     /// Open question whether the host of this switch is still there: time of the last request, and number of requests.
     asked: Option<(Nanos, u8)>,
 }
@@ -181,7 +180,7 @@ impl Hosts {
     }
 
     /// Records the IPv4 address of a host of this switch.
-    pub(crate) fn note_ip(&mut self, mac: Mac, ip: Ipv4Addr) {
+    pub(crate) fn note_ip(&mut self, mac: Mac, ip: Address) {
         if let Some(host) = self.table.get_mut(&mac).filter(|host| host.local && !ip.is_unspecified()) {
             host.ip = Some(ip);
         }
@@ -194,7 +193,7 @@ impl Hosts {
 
     /// Notes a request to a host of this switch. Returns its address. `None` if the address is not known, so that the
     /// host cannot be asked.
-    pub(crate) fn ask(&mut self, now: Nanos, mac: Mac) -> Option<Ipv4Addr> {
+    pub(crate) fn ask(&mut self, now: Nanos, mac: Mac) -> Option<Address> {
         let host = self.table.get_mut(&mac).filter(|host| host.local)?;
         let ip = host.ip?;
         host.asked = Some((now, host.asked.map_or(1, |(_, requests)| requests.saturating_add(1))));

@@ -2,15 +2,14 @@
 
 use super::arp_path::ArpPath;
 use crate::program::{DropCause, Outgoing, Verdict};
-use pathloom_model::{Arp, Body, Carried, Conversation, Frame, Mac, Nanos, PathKind, PathMessage, PortNo};
-use std::net::Ipv4Addr;
+use pathloom_model::{Address, Arp, Body, Carried, Conversation, Frame, Mac, Nanos, PathKind, PathMessage, PortNo};
 
 /// Number of ARP requests to a host before it is given up.
 const REQUESTS: u8 = 3;
 
 /// The conversation of a message about one host.
 fn about(mac: Mac) -> Conversation {
-    Conversation::hosts(mac, mac, Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED)
+    Conversation::hosts(mac, mac, Address::UNSPECIFIED, Address::UNSPECIFIED)
 }
 
 impl ArpPath {
@@ -101,7 +100,7 @@ impl ArpPath {
         let Some(target_ip) = self.hosts.ask(now, mac) else { return };
         self.questions_due.watch(now.saturating_add(self.settings.recovery_retry), mac);
         // A probe (RFC 5227 §1.1): no host enters its sender into a table.
-        let (sender_mac, sender_ip) = (self.ports.mac(), Ipv4Addr::UNSPECIFIED);
+        let (sender_mac, sender_ip) = (self.ports.mac(), Address::UNSPECIFIED);
         let arp = Arp { request: true, sender_mac, sender_ip, target_mac: mac, target_ip };
         let frame = Frame { src: sender_mac, dst: mac, body: Body::Arp(arp) };
         self.queue.push_back(Outgoing { port, frame });

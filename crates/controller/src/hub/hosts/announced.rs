@@ -30,12 +30,12 @@ impl Announced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use pathloom_model::Address;
 
     #[test]
     fn the_number_of_flows_per_host_is_limited() {
         let mut announced = Announced::default();
-        let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 7, 1));
+        let (src, dst) = (Address::new(10, 0, 0, 1), Address::new(10, 0, 7, 1));
         let flow = |src_port| FiveTuple::new(6, (src, src_port), (dst, 80));
         let taken = (0..1000).filter(|&port| announced.begin(NodeId(1), flow(port), 10)).count();
         assert_eq!(taken, 10);

@@ -29,7 +29,7 @@ use crate::hub::connection::Transmit;
 use crate::hub::log_limiter::{subject, LogLimiter};
 use crate::hub::newcomers::Newcomers;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest, PathSearch};
-use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
+use pathloom_model::{Address, Fabric, FiveTuple, Nanos, NodeId, Path};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -319,17 +319,19 @@ impl Hosts {
                 Some(Input::TransferEnded { five_tuple: flow })
             }
             AgentMessage::Paths { request, src, dst, count, search, lifetime_s } => {
+                let (src, dst) = (src.into(), dst.into());
                 let (request, owner) = self.application(id, request, src)?;
                 let lifetime = lifetime_s.map(|seconds| Nanos::from_secs(seconds.into()));
                 Some(Input::AssignPaths { request, owner, paths: PathRequest { src, dst, count, search, lifetime } })
             }
             AgentMessage::Claim { request, assignment, src, dst, src_port } => {
+                let (src, dst) = (src.into(), dst.into());
                 let (request, owner) = self.application(id, request, src)?;
                 let (assignment, connection) = (AssignmentId(assignment), ClaimKey::to_come(src, dst, src_port));
                 Some(Input::ClaimPath { request, owner, assignment, connection, path: None, opens_to: None })
             }
             AgentMessage::ReleasePaths { request, assignment, src } => {
-                let (request, owner) = self.application(id, request, src)?;
+                let (request, owner) = self.application(id, request, src.into())?;
                 Some(Input::ReleasePaths { request, owner, assignment: AssignmentId(assignment) })
             }
         }
@@ -471,10 +473,10 @@ impl Hosts {
             return self.refuse(id, why);
         }
         // A host with several ports connects from one of its addresses.
-        let own = only.and_then(|only| fabric.attachment(only)).map(|place| place.host);
+        let own = only.and_then(|only| fabric.attachment(only.into())).map(|place| place.host);
         let mut hosts = BTreeSet::new();
         for &address in addresses {
-            let Some(place) = fabric.attachment(address) else {
+            let Some(place) = fabric.attachment(address.into()) else {
                 return self.refuse(id, &format!("the fabric has no host {address}"));
             };
             if only.is_some() && own != Some(place.host) {
@@ -536,7 +538,7 @@ impl Hosts {
 
     /// Notes a request of an application. Returns the number by which it will be answered, and the owner. An agent may
     /// send requests only for its own hosts.
-    fn application(&mut self, id: AgentId, request: u64, src: Ipv4Addr) -> Option<(u64, Owner)> {
+    fn application(&mut self, id: AgentId, request: u64, src: Address) -> Option<(u64, Owner)> {
         let host = self.host(src);
         if host.is_none_or(|host| self.by_host.get(&host) != Some(&id)) {
             self.refuse(id, &format!("this agent does not represent the host {src}"));
@@ -580,7 +582,7 @@ impl Hosts {
         }
     }
 
-    fn host(&self, address: Ipv4Addr) -> Option<NodeId> {
+    fn host(&self, address: Address) -> Option<NodeId> {
         self.fabric.as_ref()?.attachment(address).map(|place| place.host)
     }
 }

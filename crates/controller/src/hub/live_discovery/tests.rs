@@ -195,8 +195,8 @@ fn hosts_get_arp_answers_and_stay_at_their_configured_ports() {
         Place::new(place.dpid.0 - 1 + FIRST, place.port.0)
     };
     let mac = |number| Mac([2, 0, 0, 0, 0, number]);
-    let ask = |from: &pathloom_model::Attachment, number, target: Ipv4Addr| {
-        Arp::request(mac(number), from.address, target, Mac::BROADCAST).emit()
+    let ask = |from: &pathloom_model::Attachment, number, target: Address| {
+        Arp::request(mac(number), from.address.v4().unwrap(), target.v4().unwrap(), Mac::BROADCAST).emit()
     };
     let (at_a, at_b, at_c) = (place(&world, &a), place(&world, &b), place(&world, &c));
     world.to_hosts.clear();
@@ -213,8 +213,11 @@ fn hosts_get_arp_answers_and_stay_at_their_configured_ports() {
     world.discovery.frame(world.now, at_b, &ask(&c, 2, a.address));
     world.run_for(1);
     let hosts: Vec<KnownHost> = world.discovery.state().hosts().hosts().collect();
-    let known =
-        |at: &pathloom_model::Attachment, number, place| KnownHost { address: at.address, mac: mac(number), place };
+    let known = |at: &pathloom_model::Attachment, number, place| KnownHost {
+        address: at.address.v4().unwrap(),
+        mac: mac(number),
+        place,
+    };
     assert_eq!(hosts, [known(&a, 1, at_a), known(&c, 3, at_c)]);
     let answer = world.to_hosts.iter().rev().find(|(_, _, frame)| frame[12..14] == [8, 6]).unwrap();
     assert_eq!((answer.0, answer.1), (at_a.dpid.0, at_a.port.0));

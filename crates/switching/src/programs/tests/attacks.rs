@@ -5,16 +5,15 @@ use super::net::{mac_of, tuple};
 use crate::program::{DropCause, Outgoing, Program, Verdict};
 use crate::programs::{Elephants, Identity, PortRole, Selection, Settings, TcpPath};
 use pathloom_model::{
-    Arp, Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo,
+    Address, Arp, Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo,
     LONG_FLOW_DSCP, TCP_ACK, TCP_RST, TCP_SYN,
 };
-use std::net::Ipv4Addr;
 
 const NOW: Nanos = Nanos::from_secs(100);
 const OWN: Mac = Mac([6, 0, 0, 0, 0, 1]);
-const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
+const A: Address = Address::new(10, 0, 0, 1);
+const B: Address = Address::new(10, 0, 0, 2);
+const FAR: Address = Address::new(10, 0, 9, 9);
 const H1: PortNo = PortNo(1);
 const H2: PortNo = PortNo(2);
 const S3: PortNo = PortNo(3);
@@ -34,7 +33,7 @@ fn switch() -> TcpPath {
     switch_with(Settings::default(), Selection::AllTcp)
 }
 
-fn segment(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, tcp_flags: u8) -> Frame {
+fn segment(src: Address, dst: Address, src_port: u16, tcp_flags: u8) -> Frame {
     let headers = Headers { tcp_flags, ..Headers::plain(tuple(src, dst, src_port)) };
     Frame { src: mac_of(src), dst: mac_of(dst), body: Body::Ip(headers) }
 }
@@ -50,7 +49,7 @@ fn message(kind: PathKind, conversation: Conversation, exploration: u64, carried
 }
 
 /// Returns a SYN of a remote host to `dst`, in the form in which another switch sends it.
-fn request(dst: Ipv4Addr, src_port: u16, exploration: u64) -> Frame {
+fn request(dst: Address, src_port: u16, exploration: u64) -> Frame {
     let frame = segment(FAR, dst, src_port, TCP_SYN);
     let conversation = Conversation::of(frame.src, frame.dst, tuple(FAR, dst, src_port));
     message(PathKind::Request, conversation, exploration, Carried::from_body(frame.body).unwrap())
@@ -174,7 +173,7 @@ fn no_table_exceeds_its_limit() {
     }
     assert_eq!(switch.tables().connections, 20);
     for host in 0..100 {
-        let src = mac_of(Ipv4Addr::new(10, 1, 0, host));
+        let src = mac_of(Address::new(10, 1, 0, host));
         let mut frame = broadcast(src);
         let Body::Arp(arp) = &mut frame.body else { unreachable!() };
         arp.sender_mac = src;
@@ -277,7 +276,7 @@ fn a_flood_of_broadcasts_or_of_frames_to_unknown_hosts_has_a_limit_of_its_own() 
     };
     assert_eq!((0..50).filter(|_| flooded(&mut switch, &broadcast(mac_of(A)))).count(), 20);
     let to = |host: u8| {
-        let dst = Ipv4Addr::new(10, 3, 0, host);
+        let dst = Address::new(10, 3, 0, host);
         let five_tuple = tuple(A, dst, 9).with_proto(17);
         Frame { src: mac_of(A), dst: mac_of(dst), body: Body::Ip(Headers::plain(five_tuple)) }
     };
@@ -314,7 +313,7 @@ fn begins(switch: &mut TcpPath, now: Nanos, port: u32, frame: &Frame) -> bool {
 /// at a few, and the last port must notice nothing.
 #[test]
 fn floods_at_many_ports_have_a_limit_together_and_leave_a_quiet_port_its_share() {
-    let host = |port: u32| Ipv4Addr::new(10, 0, 1, port as u8);
+    let host = |port: u32| Address::new(10, 0, 1, port as u8);
     let broadcast_of = |port: u32, _: u32| {
         let arp = Arp {
             request: true,
@@ -327,7 +326,7 @@ fn floods_at_many_ports_have_a_limit_together_and_leave_a_quiet_port_its_share()
     };
     let syn = |port: u32, number: u32| segment(host(port), FAR, number as u16, TCP_SYN);
     let search = |port: u32, number: u32| {
-        let dst = Ipv4Addr::from(0x0a04_0000 + number);
+        let dst = Address::from(0x0a04_0000 + number);
         let five_tuple = tuple(host(port), dst, 9).with_proto(17);
         Frame { src: mac_of(host(port)), dst: mac_of(dst), body: Body::Ip(Headers::plain(five_tuple)) }
     };
@@ -365,22 +364,22 @@ fn floods_at_many_ports_have_a_limit_together_and_leave_a_quiet_port_its_share()
 #[test]
 fn a_full_table_of_hosts_has_room_for_new_ones_and_keeps_those_in_use() {
     let mut switch = switch_with(Settings { most_hosts: 20, ..Settings::default() }, Selection::AllTcp);
-    let explore = |switch: &mut TcpPath, port: PortNo, host: Ipv4Addr, number: u64| {
+    let explore = |switch: &mut TcpPath, port: PortNo, host: Address, number: u64| {
         let conversation = Conversation::hosts(mac_of(host), Mac::BROADCAST, host, A);
         let carried = Carried::from_body(broadcast(mac_of(host)).body).unwrap();
         switch.decide(NOW, port, &message(PathKind::Request, conversation, number, carried)).dropped
     };
-    let datagram = |from: Ipv4Addr, to: Ipv4Addr| {
+    let datagram = |from: Address, to: Address| {
         let five_tuple = tuple(from, to, 9).with_proto(17);
         Frame { src: mac_of(from), dst: mac_of(to), body: Body::Ip(Headers::plain(five_tuple)) }
     };
     let first = 2 * NOW.0;
-    let busy = Ipv4Addr::new(10, 4, 0, 1);
+    let busy = Address::new(10, 4, 0, 1);
     switch.decide(NOW, H1, &datagram(A, FAR));
     assert_eq!(explore(&mut switch, S3, busy, first + 1), None);
     assert_eq!(explore(&mut switch, S4, FAR, first + 2), None);
     for host in 0..200_u8 {
-        let flooder = Ipv4Addr::new(10, 5, 0, host);
+        let flooder = Address::new(10, 5, 0, host);
         assert_eq!(explore(&mut switch, S3, flooder, first + 10 + u64::from(host)), None, "{host}");
         // Frames that the driver forwards by itself keep an entry in use.
         let last = NOW.saturating_add(Nanos(u64::from(host) + 1));
@@ -388,12 +387,12 @@ fn a_full_table_of_hosts_has_room_for_new_ones_and_keeps_those_in_use() {
         switch.credit(tuple(A, busy, 9).with_proto(17), crate::Used { last, packets: 1, bytes: 66 });
     }
     assert_eq!(switch.tables().hosts, 20);
-    for (host, port) in [(busy, 3), (FAR, 4), (Ipv4Addr::new(10, 5, 0, 199), 3)] {
+    for (host, port) in [(busy, 3), (FAR, 4), (Address::new(10, 5, 0, 199), 3)] {
         assert_eq!(ports(&switch.decide(NOW, H1, &datagram(A, host))), [port], "{host}");
     }
     assert_eq!(switch.decide(NOW, H2, &datagram(B, A)).dropped, None, "a new host of this switch");
     // Copies of explorations whose entry has made room are late nevertheless, and newer ones are not.
-    let flooder = Ipv4Addr::new(10, 5, 0, 0);
+    let flooder = Address::new(10, 5, 0, 0);
     assert_eq!(explore(&mut switch, S4, flooder, first + 10), Some(DropCause::LateCopy));
     assert_eq!(explore(&mut switch, S4, flooder, first + 1_000), None);
     assert!(matches!(switch.take_stale(), crate::Stale::Nothing | crate::Stale::Flows(_)));
@@ -407,7 +406,7 @@ fn a_flood_of_syns_from_many_addresses_leaves_answered_connections_their_entries
     (5..15).for_each(|src_port| _ = connect(&mut switch, src_port));
     let first = 2 * NOW.0 + 1_000;
     for host in 0..200_u8 {
-        let from = Ipv4Addr::new(10, 5, 0, host);
+        let from = Address::new(10, 5, 0, host);
         let syn = segment(from, A, 1, TCP_SYN);
         let conversation = Conversation::of(syn.src, syn.dst, tuple(from, A, 1));
         let carried = Carried::from_body(syn.body).unwrap();

@@ -4,8 +4,7 @@ use super::net::{identity, mac_of, tuple, Inspect, Net};
 use crate::program::DropCause;
 use crate::programs::{ArpPath, Selection, Settings, TcpPath};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Arp, Body, Fabric, Frame, Mac, Nanos, NodeId};
-use std::net::Ipv4Addr;
+use pathloom_model::{Address, Arp, Body, Fabric, Frame, Mac, Nanos, NodeId};
 
 /// Longer than several time-outs of a host in these tests, and much shorter than the life of an entry.
 const SOON: Nanos = Nanos::from_secs(20);
@@ -27,7 +26,7 @@ fn arp_path(now: Nanos, fabric: &Fabric, node: NodeId, boot: u64) -> ArpPath {
     ArpPath::new(now, identity(fabric, node, boot, false), settings())
 }
 
-fn addresses(fabric: &Fabric) -> Vec<Ipv4Addr> {
+fn addresses(fabric: &Fabric) -> Vec<Address> {
     fabric.attachments().iter().map(|one| one.address).collect()
 }
 
@@ -91,7 +90,7 @@ fn a_host_that_answers_keeps_its_address() {
     };
     for round in 0..40 {
         // The address in the lie does not matter: the switch asks for the one that it knows.
-        let arp = lie([victim, thief, Ipv4Addr::UNSPECIFIED][round % 3]);
+        let arp = lie([victim, thief, Address::UNSPECIFIED][round % 3]);
         net.host_sends(thief, Frame { src: mac_of(victim), dst: Mac::BROADCAST, body: Body::Arp(arp) });
         net.want_more();
         run(&mut net, Nanos::from_millis(700));

@@ -5,17 +5,16 @@ use crate::programs::connections::Key;
 use crate::programs::{ArpPath, Identity, PortRole, TcpPath};
 use crate::Stale;
 use pathloom_model::{
-    Arp, Body, Carried, Fabric, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, NodeId, PathKind, PathMessage, PortNo,
-    PROTO_TCP, TCP_ACK, TCP_SYN,
+    Address, Arp, Body, Carried, Fabric, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, NodeId, PathKind, PathMessage,
+    PortNo, PROTO_TCP, TCP_ACK, TCP_SYN,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
 /// Returns the hardware address of the host with an IP address.
-pub(crate) fn mac_of(ip: Ipv4Addr) -> Mac {
-    let [a, b, c, d] = ip.octets();
+pub(crate) fn mac_of(ip: Address) -> Mac {
+    let [a, b, c, d] = ip.low().to_be_bytes();
     Mac([2, 0, a, b, c, d])
 }
 
@@ -70,7 +69,7 @@ pub(crate) struct Session {
 
 #[derive(Clone, Debug, Default)]
 struct Host {
-    cache: BTreeMap<Ipv4Addr, Mac>,
+    cache: BTreeMap<Address, Mac>,
     sessions: Vec<Session>,
     received: BTreeSet<u32>,
 }
@@ -84,10 +83,10 @@ pub(crate) struct Net<'a, P> {
     pub(crate) programs: BTreeMap<NodeId, P>,
     make: Make<'a, P>,
     boots: u64,
-    hosts: BTreeMap<Ipv4Addr, Host>,
+    hosts: BTreeMap<Address, Host>,
     /// The address of the host at each place, and the place of each address.
-    place: BTreeMap<NodeId, Ipv4Addr>,
-    home: BTreeMap<Ipv4Addr, NodeId>,
+    place: BTreeMap<NodeId, Address>,
+    home: BTreeMap<Address, NodeId>,
     flights: BTreeMap<(Nanos, u32), Flight>,
     serial: u32,
     /// Cables that are cut (as their lower link), and links that lose all frames while their ports are up.
@@ -213,7 +212,7 @@ impl<'a, P: Inspect> Net<'a, P> {
     }
 
     /// Sends a frame of a host.
-    pub(crate) fn host_sends(&mut self, ip: Ipv4Addr, frame: Frame) {
+    pub(crate) fn host_sends(&mut self, ip: Address, frame: Frame) {
         let host = self.home[&ip];
         self.serial += 1;
         let origin = Origin::Host(self.serial);
@@ -223,7 +222,7 @@ impl<'a, P: Inspect> Net<'a, P> {
 
     /// Two hosts exchange their places. With `unplug`, their ports go down meanwhile; otherwise, no switch notices. All
     /// frames in transit are lost: otherwise, a host could receive one copy of a broadcast at each place.
-    pub(crate) fn swap_hosts(&mut self, one: Ipv4Addr, other: Ipv4Addr, unplug: bool) {
+    pub(crate) fn swap_hosts(&mut self, one: Address, other: Address, unplug: bool) {
         self.flights.clear();
         let places = [self.home[&one], self.home[&other]];
         let cables = places.map(|place| LinkId(self.fabric.node(place).ports[0].0 & !1));
@@ -258,7 +257,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         self.hosts.values_mut().for_each(|host| host.cache.clear());
     }
 
-    fn attempt(&mut self, ip: Ipv4Addr, index: usize) {
+    fn attempt(&mut self, ip: Address, index: usize) {
         let now = self.now;
         let Some(host) = self.hosts.get_mut(&ip) else { return };
         let session = &mut host.sessions[index];
@@ -280,7 +279,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         self.host_sends(ip, Frame { src: mac_of(ip), dst, body });
     }
 
-    fn at_host(&mut self, ip: Ipv4Addr, frame: Frame, origin: Origin) {
+    fn at_host(&mut self, ip: Address, frame: Frame, origin: Origin) {
         let mac = mac_of(ip);
         if frame.dst != mac && !frame.dst.is_group() {
             return;
@@ -311,14 +310,14 @@ impl<'a, P: Inspect> Net<'a, P> {
         }
     }
 
-    fn wake(&mut self, ip: Ipv4Addr, peer: Ipv4Addr) {
+    fn wake(&mut self, ip: Address, peer: Address) {
         let now = self.now;
         let host = self.hosts.entry(ip).or_default();
         let waiting = |session: &&mut Session| session.tuple.dst() == peer && session.acked < session.wanted;
         host.sessions.iter_mut().filter(waiting).for_each(|session| session.next_try = now);
     }
 
-    fn segment(&mut self, ip: Ipv4Addr, frame: Frame, headers: Headers) {
+    fn segment(&mut self, ip: Address, frame: Frame, headers: Headers) {
         if headers.tag.is_some() {
             self.violations.push(format!("{ip} received a frame with a tag of the fabric: {frame:?}"));
         }
@@ -464,7 +463,7 @@ impl<'a, P: Inspect> Net<'a, P> {
     }
 
     fn retry(&mut self) {
-        let due: Vec<(Ipv4Addr, usize)> = self
+        let due: Vec<(Address, usize)> = self
             .hosts
             .iter()
             .flat_map(|(&ip, host)| host.sessions.iter().enumerate().map(move |(index, one)| (ip, index, one)))
@@ -511,6 +510,6 @@ impl Inspect for TcpPath {
 }
 
 /// A TCP five-tuple between two addresses.
-pub(crate) fn tuple(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> FiveTuple {
+pub(crate) fn tuple(src: Address, dst: Address, src_port: u16) -> FiveTuple {
     FiveTuple::new(PROTO_TCP, (src, src_port), (dst, 80))
 }

@@ -5,10 +5,9 @@
 use super::net::{identity, tuple, Inspect, Net};
 use crate::programs::{ArpPath, Elephants, Selection, Settings, TcpPath};
 use pathloom_fabrics::fabric_from_spec;
-use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
+use pathloom_model::{Address, Fabric, LinkId, Nanos, NodeId};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::net::Ipv4Addr;
 
 const FABRICS: [&str; 8] = [
     "leaf-spine:spines=2,leaves=3,hosts=2",
@@ -21,7 +20,7 @@ const FABRICS: [&str; 8] = [
     "fat-tree:k=4",
 ];
 
-fn random_address(fabric: &Fabric, rng: &mut Pcg64) -> Ipv4Addr {
+fn random_address(fabric: &Fabric, rng: &mut Pcg64) -> Address {
     let all = fabric.attachments();
     all[rng.random_range(0..all.len())].address
 }

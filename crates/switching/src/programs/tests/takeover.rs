@@ -5,15 +5,15 @@ use crate::program::{DropCause, Program};
 use crate::programs::{Identity, PortRole, Selection, Settings, TcpPath};
 use crate::{Saved, SavedConnection};
 use pathloom_model::{
-    Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo, TCP_ACK,
+    Address, Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo,
+    TCP_ACK,
 };
-use std::net::Ipv4Addr;
 
 const NOW: Nanos = Nanos::from_secs(100);
 const OWN: Mac = Mac([6, 0, 0, 0, 0, 1]);
 const OTHER: Mac = Mac([6, 0, 0, 0, 0, 2]);
-const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
+const A: Address = Address::new(10, 0, 0, 1);
+const FAR: Address = Address::new(10, 0, 9, 9);
 const H1: PortNo = PortNo(1);
 const S3: PortNo = PortNo(3);
 const S4: PortNo = PortNo(4);
@@ -37,7 +37,7 @@ fn hello(port: PortNo) -> Frame {
     Frame { src: OTHER, dst: Mac([3, 0x50, 0x41, 0x54, 0x48, 0]), body: Body::Hello(hello) }
 }
 
-fn segment(src: Ipv4Addr, dst: Ipv4Addr, five_tuple: pathloom_model::FiveTuple) -> Frame {
+fn segment(src: Address, dst: Address, five_tuple: pathloom_model::FiveTuple) -> Frame {
     let headers = Headers { tcp_flags: TCP_ACK, ..Headers::plain(five_tuple) };
     Frame { src: mac_of(src), dst: mac_of(dst), body: Body::Ip(headers) }
 }
