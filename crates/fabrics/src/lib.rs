@@ -65,7 +65,7 @@ pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us 
      scale_queues=off (less of both at slower ports)  control_queue=off (acknowledgements first)  trim=off (a full queue \
      cuts packets to headers), trim_bytes=64B  pfc=on or XOFF/XON (pauses senders instead of dropping), pfc_headroom=SIZE  \
      queue_weights=1/3 (queues share a port by weight, the lowest first, instead of strict priorities)  shared_buffer=SIZE of \
-     each switch in place of buffer=, alpha=1 (a queue may hold alpha times what is free)";
+     each switch in place of buffer=, alpha=1 (a queue may hold alpha times what is free)  addresses=ipv4 (or ipv6, in simulations)";
 
 /// Every fabric that has a name.
 pub const FABRICS: [FabricKind; 13] = [

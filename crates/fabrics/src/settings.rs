@@ -1,5 +1,5 @@
-//! The keys that every fabric accepts: rates, delays and buffers of links, degraded, lossy and failed cables, and
-//! queues of ports.
+//! The keys that every fabric accepts: rates, delays and buffers of links, degraded, lossy and failed cables, queues of
+//! ports, and the family of addresses.
 
 use super::degrade::Degraded;
 use super::failures::draw_failures;
@@ -55,6 +55,7 @@ pub(super) struct LinkKeys {
     degraded: Degraded,
     losses: Losses,
     ports: PortSettings,
+    ipv6: bool,
     fail: Option<f64>,
     fail_seed: u64,
 }
@@ -68,6 +69,7 @@ impl LinkKeys {
             degraded: Degraded::read(spec)?,
             losses: Losses::read(spec)?,
             ports: port_keys::read(spec)?,
+            ipv6: addresses(spec)?,
             fail: spec.number("fail", 0.0, 1.0)?,
             fail_seed: spec.count("fail_seed", 0, u64::MAX)?.unwrap_or(1),
         })
@@ -83,16 +85,26 @@ impl LinkKeys {
         self.stated_switch.with_defaults(DEFAULT_LINK)
     }
 
-    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, sets the queues of switch ports, and takes
+    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, sets the queues of switch ports and the family of addresses, and takes
     /// down the share `fail=` of the cables between switches.
     pub(super) fn apply(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
         let fabric = self.losses.apply(spec, self.degraded.apply(spec, fabric)?)?;
         let fabric = port_keys::apply(self.ports, spec, fabric)?;
+        let fabric = if self.ipv6 { fabric.with_ipv6() } else { fabric };
         let Some(share) = self.fail else { return Ok(fabric) };
         match draw_failures(&fabric, share, self.fail_seed) {
             Ok(failed) => Ok(fabric.with_failed(failed)),
             Err(error) => Err(spec.error(format!("fail: {error}")).into()),
         }
+    }
+}
+
+/// Whether `addresses=` asks for IPv6.
+fn addresses(spec: &Spec) -> Result<bool, SpecError> {
+    match spec.text_of("addresses") {
+        None | Some("ipv4") => Ok(false),
+        Some("ipv6") => Ok(true),
+        Some(other) => Err(spec.error(format!("addresses: `{other}` is neither ipv4 nor ipv6"))),
     }
 }
 
@@ -120,4 +132,47 @@ pub(super) fn parse_delay_ps(text: &str) -> Result<u64, String> {
         return Err(format!("`{text}` is too long: a link's delay is at most {}s", MOST_DELAY_PS / PS_PER_S));
     }
     Ok(delay_ps)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fabric_from_spec;
+    use pathloom_model::{Address, Prefix, IPV6_HOSTS};
+
+    #[test]
+    fn addresses_of_ipv6_end_with_those_of_ipv4() {
+        for spec in ["fat-tree:k=4", "leaf-spine:spines=2,leaves=3,hosts=300", "jellyfish:homes=2,hosts=20"] {
+            let [v4, other, v6] = ["", "addresses=ipv4", "addresses=ipv6"].map(|key| {
+                let separator = if spec.contains(':') { "," } else { ":" };
+                let text = if key.is_empty() { spec.to_owned() } else { format!("{spec}{separator}{key}") };
+                fabric_from_spec(&text).unwrap()
+            });
+            assert_eq!((v4.attachments(), v4.is_ipv6()), (other.attachments(), false));
+            assert!(v6.is_ipv6() && v6.simulated_keys() == ["addresses"] && v4.simulated_keys().is_empty());
+            assert_eq!(v4.attachments().len(), v6.attachments().len());
+            for (before, at) in v4.attachments().iter().zip(v6.attachments()) {
+                assert_eq!((before.host, before.tor, before.uplink), (at.host, at.tor, at.uplink));
+                assert_eq!((before.address.low(), at.address.v4()), (at.address.low(), None));
+                assert_eq!(v6.attachment(at.address), Some(at));
+                assert_eq!(v6.attachment(before.address), None);
+                let [of_v4, of_v6] = [&v4, &v6].map(|fabric| fabric.tor_prefix(at.tor).unwrap());
+                assert!(of_v6.contains(at.address) && v6.whole_prefix().contains(of_v6.address));
+                assert_eq!((of_v6.address.low(), of_v6.len), (of_v4.address.low(), of_v4.len + 96));
+                assert_eq!(
+                    v6.tors().iter().filter(|&&tor| v6.tor_prefix(tor).unwrap().contains(at.address)).count(),
+                    1
+                );
+            }
+            assert_eq!(v4.whole_prefix(), Prefix::new(Address::new(10, 0, 0, 0), 8));
+            assert_eq!(v6.whole_prefix(), Prefix::new(IPV6_HOSTS.address.with_low(10 << 24), 104));
+        }
+        let first = fabric_from_spec("dumbbell:addresses=ipv6").unwrap().attachments()[0].address;
+        assert_eq!(first.to_string(), "fd70:6c:0:a::a00:1");
+    }
+
+    #[test]
+    fn another_family_is_refused() {
+        let problem = fabric_from_spec("dumbbell:addresses=ipx").unwrap_err().to_string();
+        assert!(problem.contains("addresses: `ipx` is neither ipv4 nor ipv6"), "{problem}");
+    }
 }

@@ -72,6 +72,10 @@ pub struct Link {
     pub settings: LinkSettings,
 }
 
+/// Prefix of the addresses of hosts in fabrics with IPv6: `fd70:6c:0:a::/96`. They are unique local addresses (RFC 4193). Hosts in labs
+/// of routers have the same ones.
+pub const IPV6_HOSTS: Prefix = Prefix { address: Address::from_bits(0xfd70_006c_0000_000a << 64), len: 96 };
+
 /// The place where an address is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
@@ -112,7 +116,10 @@ pub struct Fabric {
     /// Ports between switches, grouped by node. The ports of node `n` begin at `switch_starts[n]`.
     switch_ports: Vec<SwitchPort>,
     switch_starts: Vec<u32>,
-    prefix_len: u8,
+    /// Bits of an address that tell the host of a ToR.
+    host_bits: u8,
+    /// The first address of all: 10.0.0.0, or the same under [`IPV6_HOSTS`].
+    base: Address,
     /// Sorted by address.
     attachments: Vec<Attachment>,
     failed: Vec<LinkId>,
@@ -246,12 +253,26 @@ impl Fabric {
     /// Returns the prefix of all host addresses of a ToR.
     pub fn tor_prefix(&self, tor: NodeId) -> Option<Prefix> {
         let index = self.tor_index(tor)? as u32;
-        Some(Prefix { address: Address::from((10 << 24) | (index << (32 - self.prefix_len))), len: self.prefix_len })
+        let address = self.base.with_low(self.base.low() | index << self.host_bits);
+        Some(Prefix { address, len: address.bits() - self.host_bits })
     }
 
     /// Returns the prefix that contains every address of the fabric.
     pub fn whole_prefix(&self) -> Prefix {
-        Prefix { address: Address::new(10, 0, 0, 0), len: 8 }
+        Prefix { address: self.base, len: self.base.bits() - 24 }
+    }
+
+    /// Returns the fabric with IPv6 addresses: those under [`IPV6_HOSTS`] that end with the IPv4 addresses of before.
+    pub fn with_ipv6(mut self) -> Fabric {
+        let ipv6 = |address: Address| IPV6_HOSTS.address.with_low(address.low());
+        self.base = ipv6(self.base);
+        self.attachments.iter_mut().for_each(|at| at.address = ipv6(at.address));
+        self
+    }
+
+    /// Whether hosts have IPv6 addresses.
+    pub fn is_ipv6(&self) -> bool {
+        !self.base.is_v4()
     }
 
     /// Returns every address and where it is attached, in ascending order of address.
@@ -312,6 +333,7 @@ impl Fabric {
             ("pfc", ports.pfc.is_some()),
             ("queue_weights", ports.weights.is_some()),
             ("shared_buffer", ports.shared.is_some()),
+            ("addresses", self.is_ipv6()),
         ];
         keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
     }
@@ -433,7 +455,6 @@ impl FabricBuilder {
             return Err(FabricError::TooManyHosts { tors: tors.len(), hosts: most });
         }
         let attachments = attach(&nodes, &links, &tors, host_bits);
-        let prefix_len = 32 - host_bits as u8;
         let (switch_ports, switch_starts) = switch_adjacency(&nodes, &links);
         let failed = Vec::new();
         Ok(Fabric {
@@ -446,7 +467,8 @@ impl FabricBuilder {
             tor_index,
             switch_ports,
             switch_starts,
-            prefix_len,
+            host_bits: host_bits as u8,
+            base: Address::new(10, 0, 0, 0),
             attachments,
             failed,
             lossy: Vec::new(),

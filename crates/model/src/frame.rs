@@ -68,7 +68,8 @@ pub enum Body {
     },
 }
 
-/// An ARP packet for IPv4 over Ethernet (RFC 826).
+/// An ARP packet for IPv4 over Ethernet (RFC 826). With IPv6 addresses, the question or answer of neighbour discovery (RFC 4861) that
+/// takes its place; it goes to all hosts, as ARP does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Arp {
     /// Whether the packet is a request. If not, it is a reply.

@@ -25,7 +25,9 @@ pub mod spec;
 pub mod units;
 
 pub use address::{Address, Prefix};
-pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, SwitchPort, Tier};
+pub use fabric::{
+    Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, SwitchPort, Tier, IPV6_HOSTS,
+};
 pub use fault::{FailureState, Fault, FaultKind, FaultTarget, Quality};
 pub use flow::{
     entropy_hash, FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST,

@@ -39,6 +39,7 @@ impl<T: Tap> Driven<T> {
         if !settings.workload.flows.is_empty() {
             return Err(SimError::FlowsOfDriver(settings.workload.flows.len()));
         }
+        let settings = settings.for_family();
         let planner = Planner::new(&settings.fabric, &settings.transport, settings.seed);
         let has_second_addresses = settings.fabric.attachments().len() > settings.fabric.hosts().len();
         if !planner.is_meshed() && !has_second_addresses {

@@ -1,8 +1,8 @@
 //! Frames of no connection: their sizes on a link, their addresses, and their counts.
 
 use crate::packet::Packet;
-use pathloom_model::{Address, Body, Carried, Frame, Mac, NodeId, PathKind};
-use pathloom_transport::HEADER_BYTES;
+use pathloom_model::{Address, Arp, Body, Carried, Frame, Headers, Mac, NodeId, PathKind};
+use pathloom_transport::{HEADER_BYTES, IPV6_MORE_BYTES};
 
 /// A frame of no connection in the network.
 pub(crate) struct Stored {
@@ -21,21 +21,40 @@ const ETHERNET: u64 = 14;
 const PATH_HEADER: u64 = 40;
 /// Bytes of an ARP packet (RFC 826).
 const ARP: u64 = 28;
+/// Bytes of a neighbour solicitation or advertisement with the address of its sender: the IPv6 header, the message and an option
+/// (RFC 4861 §4.3, §4.4).
+const NEIGHBOUR: u64 = 40 + 24 + 8;
+/// Bytes by which a path message about IPv6 is longer: two addresses of 16 bytes in place of 4.
+const PATH_IPV6: u64 = 24;
+
+/// Bytes of a TCP segment without payload.
+fn tcp_bytes(headers: &Headers) -> u64 {
+    u64::from(HEADER_BYTES + if headers.five_tuple.is_v4() { 0 } else { IPV6_MORE_BYTES })
+}
+
+/// Bytes of an ARP packet, or of the message of neighbour discovery that takes its place.
+fn arp_bytes(arp: &Arp) -> u64 {
+    match arp.target_ip.is_v4() {
+        true => ARP,
+        false => NEIGHBOUR,
+    }
+}
 
 /// Bytes of a frame of no connection on the wire.
 pub(crate) fn wire_bytes(frame: &Frame, inner: Option<&Packet>) -> u64 {
-    let ip = || inner.map_or(u64::from(HEADER_BYTES), Packet::wire) - ETHERNET;
+    let ip = |headers: &Headers| inner.map_or(tcp_bytes(headers), Packet::wire) - ETHERNET;
     let bytes = match frame.body {
-        Body::Ip(_) => ETHERNET + ip(),
-        Body::Arp(_) => ETHERNET + ARP,
+        Body::Ip(headers) => ETHERNET + ip(&headers),
+        Body::Arp(arp) => ETHERNET + arp_bytes(&arp),
         Body::Hello(_) | Body::Other { .. } => SHORTEST,
         Body::Path(message) => {
             let carried = match message.carried {
                 Carried::Nothing | Carried::Other { .. } => 0,
-                Carried::Ip(_) => ip(),
-                Carried::Arp(_) => ARP,
+                Carried::Ip(headers) => ip(&headers),
+                Carried::Arp(arp) => arp_bytes(&arp),
             };
-            ETHERNET + PATH_HEADER + carried
+            let addresses = if message.conversation.five_tuple.is_v4() { 0 } else { PATH_IPV6 };
+            ETHERNET + PATH_HEADER + addresses + carried
         }
     };
     bytes.max(SHORTEST)

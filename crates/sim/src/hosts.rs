@@ -61,6 +61,11 @@ impl Hosts {
         }
     }
 
+    /// Bytes of a TCP segment without its payload.
+    pub(crate) fn header_bytes(&self) -> u32 {
+        self.tcp.settings.header_bytes
+    }
+
     /// Whether transfers use a transport that acknowledges packets.
     pub(crate) fn acknowledge_packets(&self) -> bool {
         self.packets.is_some()

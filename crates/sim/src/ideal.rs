@@ -2,7 +2,7 @@
 
 use crate::plan::{Ends, Plan};
 use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId};
-use pathloom_transport::{Settings, HEADER_BYTES};
+use pathloom_transport::Settings;
 use pathloom_workload::Workload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl Ideals {
     /// acknowledgements of other long-lived transfers that take the same direction as its data.
     pub(crate) fn optimum_bps(&self, subflows: &[Ends]) -> f64 {
         let mss = f64::from(self.settings.mss_bytes);
-        let frame = mss + f64::from(HEADER_BYTES);
-        let acks = f64::from(HEADER_BYTES) / f64::from(self.settings.ack_every);
+        let frame = mss + f64::from(self.settings.header_bytes);
+        let acks = f64::from(self.settings.header_bytes) / f64::from(self.settings.ack_every);
         let share = |link: LinkId, acks_too: bool| {
             let rate = self.fabric.link(link).settings.rate_bps as f64;
             rate * mss / (frame + if acks_too { acks } else { 0.0 })
@@ -57,7 +57,7 @@ impl Ideals {
     /// Time to send all frames of `size` over the access links of the slower end, plus the propagation delay.
     pub(crate) fn fct(&mut self, subflows: &[Ends], size: u64) -> Nanos {
         let frames = size.div_ceil(u64::from(self.settings.mss_bytes));
-        let bits = u128::from(size + frames * u64::from(HEADER_BYTES)) * 8;
+        let bits = u128::from(size + frames * u64::from(self.settings.header_bytes)) * 8;
         let rate = |links: Vec<LinkId>| links.iter().map(|&link| self.fabric.link(link).settings.rate_bps).sum::<u64>();
         let [up, down] = access_links(subflows).map(rate);
         let sending_ps = bits * 1_000_000_000_000 / u128::from(up.min(down));

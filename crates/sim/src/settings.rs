@@ -175,6 +175,14 @@ pub struct SimSettings {
     pub seed: u64,
 }
 
+impl SimSettings {
+    /// The settings with the headers of the addresses that the fabric has. Once more changes nothing.
+    pub(crate) fn for_family(self) -> SimSettings {
+        let transport = if self.fabric.is_ipv6() { self.transport.over_ipv6() } else { self.transport };
+        SimSettings { transport, ..self }
+    }
+}
+
 /// Why a run cannot be set up.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {

@@ -81,6 +81,7 @@ impl<T: Tap> Simulation<T> {
         fidelity: Fidelity,
     ) -> Result<Simulation<T>, SimError> {
         check(&settings, journal.is_some())?;
+        let settings = settings.for_family();
         if fidelity == Fidelity::Fluid {
             check_without_packets(&settings)?;
         }
@@ -98,6 +99,7 @@ impl<T: Tap> Simulation<T> {
         journal: Option<Box<dyn Journal + Send>>,
         (plan, fidelity): (Plan, Fidelity),
     ) -> Result<Simulation<T>, SimError> {
+        let settings = settings.for_family();
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
         let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());

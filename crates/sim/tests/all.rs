@@ -15,6 +15,7 @@ mod ethereal;
 mod faults;
 mod fluid;
 mod hpcc;
+mod ipv6;
 mod loom;
 mod max_min;
 mod mptcp;

@@ -320,7 +320,7 @@ fn impossible_runs_are_refused() {
 }
 
 /// The packets of a pcapng file: interface and captured bytes.
-fn packets(file: &[u8]) -> Vec<(u32, &[u8])> {
+pub(crate) fn packets(file: &[u8]) -> Vec<(u32, &[u8])> {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let (mut at, mut found) = (0, Vec::new());
     while at < file.len() {

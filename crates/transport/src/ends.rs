@@ -44,8 +44,8 @@ impl PacketSettings {
         let telemetry = if ports == 0 { 0 } else { TELEMETRY_BYTES + ports as u32 * PORT_LOAD_BYTES };
         let plain = match (self, feedback) {
             (PacketSettings::Uec(_), _) => uec::HEADER_BYTES,
-            (PacketSettings::Roce(_), Feedback::Notice) => roce::NOTICE_BYTES,
-            (PacketSettings::Roce(_), _) => roce::ACK_BYTES,
+            (PacketSettings::Roce(settings), Feedback::Notice) => roce::NOTICE_BYTES + settings.ipv6_bytes(),
+            (PacketSettings::Roce(settings), _) => roce::ACK_BYTES + settings.ipv6_bytes(),
         };
         plain + telemetry
     }

@@ -28,6 +28,8 @@
 
 mod conflicts;
 pub mod ends;
+mod family;
+mod headers;
 mod keys;
 mod listing;
 pub mod mptcp;
@@ -46,11 +48,12 @@ mod timer_clock;
 pub mod uec;
 mod window;
 
+pub use headers::{HEADER_BYTES, IPV6_MORE_BYTES};
 pub use keys::transports;
 pub use listing::{TransportKey, TransportName};
 pub use receiver::Receiver;
 pub use sack::{SackBlocks, DUP_THRESH};
 pub use sender::{Segment, SegmentKind, Sender, SkippedWork, Standing, TimeoutWait};
-pub use settings::{Reordering, Settings, TransportSpec, HEADER_BYTES};
+pub use settings::{Reordering, Settings, TransportSpec};
 pub use timer_clock::TimerClock;
 pub use window::laws::CongestionControl;

@@ -1,6 +1,7 @@
 //! The settings of a transport, and their text form: `newreno:iw=12KB,min_rto=200ms,…`.
 
 use crate::ends::PacketSettings;
+use crate::headers::{self, HEADER_BYTES};
 use crate::mptcp::{self, MptcpSettings};
 use crate::right_sizing;
 use crate::roce::{self, RoceSettings};
@@ -11,15 +12,15 @@ use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Ethernet, IPv4 and TCP headers with the timestamp option: 14 + 20 + 20 + 12. A frame is this much longer than its
-/// payload. An acknowledgement has this length.
-pub const HEADER_BYTES: u32 = 66;
-
 /// Settings of a TCP connection.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Payload bytes of a full segment.
     pub mss_bytes: u32,
+    /// Bytes of a segment without its payload: [`HEADER_BYTES`], and [`crate::IPV6_MORE_BYTES`] more over IPv6.
+    // Settings written before this option existed mean IPv4.
+    #[serde(default = "headers::header_bytes", skip_serializing_if = "headers::is_ipv4")]
+    pub header_bytes: u32,
     /// Initial congestion window (RFC 5681 §3.1; the papers use 12 KB).
     pub initial_window_bytes: u64,
     /// Receive window; limits the unacknowledged bytes. If receivers tune it, its maximum.
@@ -107,7 +108,7 @@ fn no_jitter() -> Option<Nanos> {
 impl Settings {
     /// Bytes of a frame with a full segment.
     pub fn frame_bytes(&self) -> u64 {
-        u64::from(self.mss_bytes + HEADER_BYTES)
+        u64::from(self.mss_bytes + self.header_bytes)
     }
 
     /// Whether losses are also detected by time (RFC 8985). Under schemes that spray packets, much more of them overtake
@@ -126,6 +127,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             mss_bytes: 1448,
+            header_bytes: HEADER_BYTES,
             initial_window_bytes: 12_000,
             receive_window_bytes: 16 << 20,
             tunes_receive_window: false,
@@ -228,6 +230,7 @@ impl TransportSpec {
         let [handshake, standing] = spec.choice("handshake", &HANDSHAKES)?.unwrap_or([d.handshake, d.standing]);
         let (receive_window_bytes, tunes_receive_window) = right_sizing::read(&spec, d.receive_window_bytes)?;
         let settings = Settings {
+            header_bytes: d.header_bytes,
             mss_bytes: spec.size_bytes("mss")?.map_or(Ok(d.mss_bytes), |mss| bounded_mss(&spec, mss))?,
             initial_window_bytes: spec.size_bytes("iw")?.unwrap_or(d.initial_window_bytes),
             receive_window_bytes,

@@ -19,6 +19,7 @@ FABRIC_NAME = "fork.json"
 """Name of the fabric of a fork in messages."""
 PORT_KEYS = frozenset(
     {
+        "addresses",
         "alpha",
         "control_queue",
         "ecn",

@@ -513,9 +513,17 @@ fn check_ranges(config: &Config) -> Result<(), String> {
 }
 
 fn build(spec: &str, base_dir: &Path) -> Result<Fabric, String> {
-    let Some(file) = fabric_file(spec) else { return fabric_from_spec(spec).map_err(|problem| problem.to_string()) };
-    let text = std::fs::read_to_string(base_dir.join(file)).map_err(|problem| format!("{file}: {problem}"))?;
-    fabric_from_file_text(spec, &text).map(|read| read.fabric).map_err(|problem| problem.to_string())
+    let fabric = match fabric_file(spec) {
+        None => fabric_from_spec(spec).map_err(|problem| problem.to_string())?,
+        Some(file) => {
+            let text = std::fs::read_to_string(base_dir.join(file)).map_err(|problem| format!("{file}: {problem}"))?;
+            fabric_from_file_text(spec, &text).map(|read| read.fabric).map_err(|problem| problem.to_string())?
+        }
+    };
+    if fabric.is_ipv6() {
+        return Err("addresses=ipv6 is for simulations, and the controller routes IPv4 only; leave it out".into());
+    }
+    Ok(fabric)
 }
 
 /// The certificates of the address for switches.

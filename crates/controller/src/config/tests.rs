@@ -54,6 +54,7 @@ fn invalid_settings_are_named_with_their_place() {
         ("", ["fabric", ""]),
         ("[fabric]\nspec = \"fat-tre:k=4\"", ["fat-tree", "fabric.spec"]),
         ("[fabric]\nspec = \"missing.json\"", ["missing.json", "fabric.spec"]),
+        ("[fabric]\nspec = \"fat-tree:k=4,addresses=ipv6\"", ["addresses=ipv6", "fabric.spec"]),
         (&format!("{LEAST}colour = 1"), ["colour", "line 3"]),
         (&format!("{LEAST}[sesions]\nx = 1"), ["sesions", "line 3"]),
         (&format!("{LEAST}[sessions]\necho_interval = \"5\""), ["`5`", "line 4"]),

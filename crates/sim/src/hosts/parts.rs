@@ -7,7 +7,7 @@ use crate::time::Ps;
 use pathloom_model::{Address, Fabric, TCP_FIN, TCP_SYN};
 use pathloom_scheme::Needs;
 use pathloom_switching::deployment::Deployment;
-use pathloom_transport::{Segment, SegmentKind, TimerClock, TransportSpec, HEADER_BYTES};
+use pathloom_transport::{Segment, SegmentKind, TimerClock, TransportSpec};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -39,7 +39,7 @@ pub(super) fn timer_clocks(fabric: &Fabric, seed: u64) -> Vec<TimerClock> {
     fabric.nodes().iter().map(|_| TimerClock::new(rng.next_u64())).collect()
 }
 
-pub(super) fn packet_of(slot: usize, segment: &Segment, stands: bool) -> Packet {
+pub(super) fn packet_of(slot: usize, segment: &Segment, stands: bool, header_bytes: u32) -> Packet {
     let mut flags = match segment.kind {
         SegmentKind::Syn => TCP_SYN,
         SegmentKind::Data if segment.last => TCP_FIN,
@@ -48,6 +48,6 @@ pub(super) fn packet_of(slot: usize, segment: &Segment, stands: bool) -> Packet 
     if stands && segment.seq == 0 {
         flags |= TCP_SYN;
     }
-    let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
+    let (lane, wire) = ((slot as u32) << 1, (segment.len + header_bytes) as u16);
     Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
 }

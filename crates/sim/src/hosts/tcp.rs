@@ -26,7 +26,7 @@ use crate::time::{to_nanos, Ps, NEVER};
 use multipath::Multipaths;
 use pathloom_control::Enforcement;
 use pathloom_model::{Fabric, FiveTuple, Headers, LinkId, MptcpOption, Nanos, TCP_ACK, TCP_SYN};
-use pathloom_transport::{Settings, TimerClock, HEADER_BYTES};
+use pathloom_transport::{Settings, TimerClock};
 use standing::StandingConnections;
 use stopped::StoppedSubflows;
 use streams::Streams;
@@ -36,7 +36,7 @@ use subflow_log::SubflowLog;
 pub(super) struct Tcp {
     pub(super) subflows: Subflows,
     /// Transport settings of each subflow.
-    settings: Settings,
+    pub(super) settings: Settings,
     multipaths: Multipaths,
     streams: Streams,
     standing: StandingConnections,
@@ -207,7 +207,7 @@ impl Tcp {
             };
             subflow.packets_sent += 1;
             let (transfer, link, of_job) = (subflow.transfer, subflow.interfaces[0].uplink().0, subflow.stands);
-            let packet = packet_of(slot, &segment, subflow.stands);
+            let packet = packet_of(slot, &segment, subflow.stands, self.settings.header_bytes);
             let packet = shared.aged(packet, || shared.ranked_by(transfer, of_job).bytes(segment.seq));
             if shared.ages() {
                 shared.announce_aged(run, (slot, transfer), segment.seq, segment.len);
@@ -244,7 +244,8 @@ impl Tcp {
         let echo = subflow.receiver.echoes() != ack.before;
         let lane = (slot as u32) << 1 | 1;
         let (option, option_bytes) = subflow.sack_option();
-        let mut packet = Packet::new(lane, ack.number, option, HEADER_BYTES as u16 + option_bytes, ack.flags);
+        let mut packet =
+            Packet::new(lane, ack.number, option, self.settings.header_bytes as u16 + option_bytes, ack.flags);
         if echo {
             packet.mark();
         }

@@ -39,7 +39,7 @@ impl Phase {
             let work = flow.work.combine(&Work::default(), |count, _| grows_by(count));
             let work = Work { delivered_bytes: bytes, arrived_bytes: bytes, ..work };
             sim.hosts.skip(flow.slot as usize, time, &work);
-            for (lane, frames) in (2 * flow.slot..).zip(FlowRate::frames(&work)) {
+            for (lane, frames) in (2 * flow.slot..).zip(FlowRate::frames(&work, sim.hosts.header_bytes())) {
                 sim.network.credit_lane(sim.now, lane, frames);
             }
         }

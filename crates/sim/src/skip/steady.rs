@@ -6,7 +6,6 @@ use crate::subflow::Subflow;
 use crate::time::{to_ps, Ps};
 use crate::transfers::Work;
 use pathloom_model::Nanos;
-use pathloom_transport::HEADER_BYTES;
 use std::collections::BTreeMap;
 
 /// Largest standard error of the rate of a flow, as a share of it. It follows from the rates in quarters of both windows.
@@ -50,11 +49,11 @@ impl FlowRate {
         subflow.use_count == self.use_count && !subflow.closed && subflow.sender.provided_bps() == self.provided_bps
     }
 
-    /// Frames of data and their bytes, and frames of acknowledgements and theirs, in `work` with these payload bytes. A
+    /// Frames of data and their bytes, and frames of acknowledgements and theirs, in `work` with headers of this length. A
     /// segment that was sent again has the mean length, and acknowledgements have no options.
-    pub(super) fn frames(work: &Work) -> [[u64; 2]; 2] {
+    pub(super) fn frames(work: &Work, header_bytes: u32) -> [[u64; 2]; 2] {
         let (header, segments, again) =
-            (u64::from(HEADER_BYTES), u64::from(work.segments), u64::from(work.retransmits));
+            (u64::from(header_bytes), u64::from(work.segments), u64::from(work.retransmits));
         let data = segments + again;
         let acks = work.packets.saturating_sub(data);
         let payload = work.delivered_bytes + again * (work.delivered_bytes / segments.max(1));

@@ -212,7 +212,12 @@ impl RoceSettings {
 
     /// Bytes of a data packet without its payload, as its host sends it.
     pub fn header_bytes(&self) -> u32 {
-        HEADER_BYTES + if self.control.reads_telemetry() { TELEMETRY_BYTES } else { 0 }
+        HEADER_BYTES + self.ipv6_bytes() + if self.control.reads_telemetry() { TELEMETRY_BYTES } else { 0 }
+    }
+
+    /// Bytes by which the header of IPv6 is longer; 0 over IPv4.
+    pub(crate) fn ipv6_bytes(&self) -> u32 {
+        self.common.header_bytes.saturating_sub(crate::HEADER_BYTES)
     }
 
     /// Bytes of the largest packet in the network: switches may have written to it.

@@ -13,7 +13,7 @@ mod timers;
 use crate::rack::Rack;
 use crate::rtt::RttEstimator;
 use crate::sack::{Scoreboard, DUP_THRESH};
-use crate::settings::{Reordering, Settings, HEADER_BYTES};
+use crate::settings::{Reordering, Settings};
 use crate::timer_clock::TimerClock;
 use crate::window::{law::Echo, Window};
 use pathloom_model::Nanos;
@@ -88,6 +88,7 @@ pub struct Sender {
     /// Number of duplicate acknowledgements that mean a loss.
     dup_thresh: u32,
     backoffs: u32,
+    header_bytes: u32,
     mss: u64,
     /// First byte not acknowledged.
     una: u64,
@@ -150,6 +151,7 @@ impl Sender {
                 Some(Reordering::Window) | None => DUP_THRESH,
             },
             tolerates_window: settings.reordering == Some(Reordering::Window),
+            header_bytes: settings.header_bytes,
             mss: u64::from(settings.mss_bytes),
             una: 0,
             next: 0,
@@ -584,7 +586,7 @@ impl Sender {
         let Some(rate_bps) = self.pace_bps else { return true };
         self.paced_out = now < self.pace_at;
         if !self.paced_out {
-            let bits = u128::from(len + u64::from(HEADER_BYTES)) * 8;
+            let bits = u128::from(len + u64::from(self.header_bytes)) * 8;
             let gap = bits * 1_000_000_000 / u128::from(rate_bps);
             self.pace_at = self.pace_at.max(now) + Nanos(gap.min(u128::from(u64::MAX / 4)) as u64);
         }

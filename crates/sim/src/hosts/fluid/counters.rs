@@ -8,7 +8,6 @@ use crate::tap::Tap;
 use crate::time::Ps;
 use pathloom_control::Output;
 use pathloom_model::{LinkId, NodeId};
-use pathloom_transport::HEADER_BYTES;
 
 /// Brings the counters up to date that a switch is about to read for a message of the controller.
 pub(in crate::hosts) fn count_for<T: Tap>(flows: &mut FluidFlows, run: &mut Run<'_, T>, output: &Output) {
@@ -42,7 +41,7 @@ pub(super) fn count<T: Tap>(flows: &mut FluidFlows, run: &mut Run<'_, T>, slot: 
     if after <= before {
         return;
     }
-    let frames = [flows.settings.frame_bytes() as f64, f64::from(HEADER_BYTES)];
+    let frames = [flows.settings.frame_bytes() as f64, f64::from(flows.settings.header_bytes)];
     let ratios = [1.0, ack_ratio(&flows.settings)];
     for (way, (frame, ratio)) in subflow.ways.iter().zip(frames.into_iter().zip(ratios)) {
         for WalkedLink { link, share, sent_by } in &way.links {

@@ -15,7 +15,7 @@ use crate::tap::Tap;
 use crate::time::{to_nanos, Ps, NEVER};
 use crate::transfers::Work;
 use pathloom_model::{FiveTuple, Headers, TCP_ACK, TCP_FIN, TCP_SYN};
-use pathloom_transport::{TimeoutWait, HEADER_BYTES};
+use pathloom_transport::TimeoutWait;
 
 impl FluidFlows {
     /// Starts a transfer with its first subflow.
@@ -60,7 +60,11 @@ impl FluidFlows {
         }
         self.copy(run, slot, [TCP_SYN, TCP_SYN | TCP_ACK]);
         self.walk(run, slot);
-        let takes = if stands || !self.settings.handshake { 0 } else { self.round_trip_ps(run, slot, HEADER_BYTES) };
+        let takes = if stands || !self.settings.handshake {
+            0
+        } else {
+            self.round_trip_ps(run, slot, self.settings.header_bytes)
+        };
         let use_count = self.get(slot).use_count;
         run.agenda.push(run.now + takes, Event::FlowReady { slot, use_count });
     }
@@ -69,7 +73,7 @@ impl FluidFlows {
     fn copy<T: Tap>(&mut self, run: &Run<'_, T>, slot: u32, flags: [u8; 2]) {
         let uplinks = [self.get(slot).ends.src.uplink, self.get(slot).ends.dst.uplink];
         for (direction, (uplink, flags)) in uplinks.into_iter().zip(flags).enumerate().filter(|(_, of)| of.1 != 0) {
-            let packet = Packet::new(slot << 1 | direction as u32, 0, 0, HEADER_BYTES as u16, flags);
+            let packet = Packet::new(slot << 1 | direction as u32, 0, 0, self.settings.header_bytes as u16, flags);
             self.copies.extend(run.network.ways().copies(uplink, &packet));
         }
     }
@@ -97,7 +101,7 @@ impl FluidFlows {
     /// Time in ps for a frame with `bytes` and its acknowledgement in an idle network.
     fn round_trip_ps<T: Tap>(&self, run: &Run<'_, T>, slot: u32, bytes: u32) -> Ps {
         let [data, acks] = self.get(slot).ways.each_ref().map(|way| self.stretches(run, &way.links));
-        let sum = frame_ps(&data, f64::from(bytes)) + frame_ps(&acks, f64::from(HEADER_BYTES));
+        let sum = frame_ps(&data, f64::from(bytes)) + frame_ps(&acks, f64::from(self.settings.header_bytes));
         if sum.is_finite() {
             sum as Ps
         } else {
@@ -149,7 +153,7 @@ impl FluidFlows {
     fn arrival<T: Tap>(&self, run: &Run<'_, T>, shared: &Shared, transfer: u32) -> Ps {
         let Some(of) = self.transfers.get(&transfer) else { return 0 };
         let size = shared.transfers.spec(transfer).size_bytes.unwrap_or(0);
-        let last = size.min(u64::from(self.settings.mss_bytes)) as f64 + f64::from(HEADER_BYTES);
+        let last = size.min(u64::from(self.settings.mss_bytes)) as f64 + f64::from(self.settings.header_bytes);
         let data = self.stretches(run, &self.get(of.slots[0]).ways[0].links);
         let mut takes = arrival_ps(&data, last);
         let sent_for_ps = run.now.saturating_sub(of.ready_at) as f64;

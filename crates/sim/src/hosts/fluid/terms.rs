@@ -5,7 +5,7 @@
 //! acknowledgement. The number of rounds until the window fills the path, and the time that the sender is idle in them,
 //! are those of Cardwell, Savage and Anderson, Modeling TCP Latency (INFOCOM 2000), §II.C, without losses.
 
-use pathloom_transport::{Settings, HEADER_BYTES};
+use pathloom_transport::Settings;
 
 /// Most rounds of slow start. The window then exceeds every path.
 const MOST_ROUNDS: u32 = 64;
@@ -32,12 +32,12 @@ pub(super) fn arrival_ps(links: &[Stretch], bytes: f64) -> f64 {
 /// Bytes of a transfer on the wire, with headers.
 pub(super) fn wire_bytes(settings: &Settings, size_bytes: u64) -> f64 {
     let segments = size_bytes.div_ceil(u64::from(settings.mss_bytes));
-    size_bytes as f64 + segments as f64 * f64::from(HEADER_BYTES)
+    size_bytes as f64 + segments as f64 * f64::from(settings.header_bytes)
 }
 
 /// Ratio of the bytes of acknowledgements to those of data.
 pub(super) fn ack_ratio(settings: &Settings) -> f64 {
-    f64::from(HEADER_BYTES) / (f64::from(settings.ack_every.max(1)) * settings.frame_bytes() as f64)
+    f64::from(settings.header_bytes) / (f64::from(settings.ack_every.max(1)) * settings.frame_bytes() as f64)
 }
 
 /// Time in ps that a sender is idle in slow start: in each round in which it sends a window and more is left, it waits

@@ -8,7 +8,6 @@ use crate::run::Run;
 use crate::tap::Tap;
 use crate::time::to_nanos;
 use pathloom_model::TCP_FIN;
-use pathloom_transport::HEADER_BYTES;
 
 impl Tcp {
     /// Starts a connection with its first subflow.
@@ -134,7 +133,13 @@ impl Tcp {
         if !subflow.sender.is_open() {
             return;
         }
-        let fin = Packet::new((slot as u32) << 1, subflow.sender.acked_bytes(), 0, HEADER_BYTES as u16, TCP_FIN);
+        let fin = Packet::new(
+            (slot as u32) << 1,
+            subflow.sender.acked_bytes(),
+            0,
+            self.settings.header_bytes as u16,
+            TCP_FIN,
+        );
         subflow.packets_sent += 1;
         let (link, fin) = (subflow.interfaces[0].uplink().0, shared.entropies.stamp(run.now, fin));
         if run.network.send(run.now, link, fin) {
