@@ -110,6 +110,7 @@ def test_lost_workers_are_told_once_and_awaited(cli: Cli, tmp_path: Path, monkey
     monkeypatch.setattr(module, "LOST_S", 0.5)
     monkeypatch.setattr(module, "LOOK_S", 0.1)
     said: list[str] = []
+    over = threading.Event()
     monkeypatch.setattr(console, "say", said.append)
     (tmp_path / "s.toml").write_text(PLAIN.replace("runs = 10", "runs = 50"), encoding="utf-8")
     with cluster_in(tmp_path / "elsewhere") as cluster:
@@ -123,10 +124,15 @@ def test_lost_workers_are_told_once_and_awaited(cli: Cli, tmp_path: Path, monkey
                 time.sleep(0.05)
             time.sleep(1.0)  # Time for a second message, which must not come.
             cluster.worker()
+            # The worker ends with the thread that has started it.
+            over.wait()
 
         thread = threading.Thread(target=replace_worker, daemon=True)
         thread.start()
-        outcome = cli("sweep", "s.toml", "--out", "out", "--cluster", cluster.address)
+        try:
+            outcome = cli("sweep", "s.toml", "--out", "out", "--cluster", cluster.address)
+        finally:
+            over.set()
         thread.join(60.0)
     assert outcome.code == 0, outcome.err
     assert runs_in(tmp_path) == 100
