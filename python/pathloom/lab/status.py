@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pathloom.errors import ToolError
 from pathloom.lab import controller, door, hostd, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
@@ -12,6 +13,10 @@ from pathloom.lab.members import Members
 from pathloom.lab.program_switches import PathFindingSwitches
 from pathloom.lab.queues import queue_counters
 from pathloom.lab.switches import OpenVSwitch
+from pathloom.waiting import await_event
+
+_ENDS_WITHIN_S = 5.0
+"""Time in which a killed process has ended."""
 
 
 def lab_status(name: str) -> dict[str, Any]:
@@ -40,7 +45,15 @@ def lab_status(name: str) -> dict[str, Any]:
     routers = lab.routers()
     switching = (routers or programs or switches).runs()
     missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
-    connected = switches.connected_bridges() if switching and state["controller"] else {}
+    connected: dict[str, bool] = {}
+    if switching and state["controller"]:
+        try:
+            connected = switches.connected_bridges()
+        except ToolError:
+            # They may be ending, and then the lab is broken.
+            if not await_event(lambda: not switches.runs(), _ENDS_WITHIN_S, 0.05):
+                raise
+            switching = False
     condition = _orphaned(lab, state.get("keeper")) or ({"state": UP} if switching and not missing else _broken(lab))
     return {
         "name": name,
