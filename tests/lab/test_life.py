@@ -21,6 +21,7 @@ from pathloom.lab import hosts, system
 from pathloom.lab.daemons import allocator
 from pathloom.lab.lab import Lab
 from pathloom.lab.status import lab_status
+from pathloom.lab.switches import OpenVSwitch
 from support import K4, NOT_ROOT, PATHLOOM, PATIENCE_S, SMALL, Outcome, call, figures, left_of, machine_links
 
 LabCommand = Callable[..., Outcome]
@@ -183,7 +184,9 @@ sys.exit(cli.run(sys.argv[1:]))
 """Runs a command that knows only the labs whose names begin with the first argument: other tests have labs too."""
 
 
-def test_killed_labs_are_shown_as_broken_and_all_are_taken_down(lab: LabCommand, name: str) -> None:
+def test_killed_labs_are_shown_as_broken_and_all_are_taken_down(
+    lab: LabCommand, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All processes of a lab are killed, the switches of a second one, and the command that builds a third one."""
     other, third = f"{name}b", f"{name}c"
     links = machine_links()
@@ -200,6 +203,12 @@ def test_killed_labs_are_shown_as_broken_and_all_are_taken_down(lab: LabCommand,
         os.kill(next(process for process in all_of_other if _is(process, "ovsdb-server")), signal.SIGKILL)
         labs = (name, other, third)
         until(lambda: all(lab_status(one)["state"] == "broken" for one in labs), "the labs are broken")
+        # Switches that end while the state is read do not answer.
+        with monkeypatch.context() as patched:
+            patched.setattr(OpenVSwitch, "runs", lambda _switches: True)
+            ending = lab_status(other)
+        assert (ending["state"], ending["switching"]) == ("broken", False)
+        assert ending["notes"][-1].startswith("the switches do not answer: `ovs-vsctl`: ")
         printed = call("status").out
         for one in labs:
             way_out = f"parts of it are missing; `pathloom lab down --name {one}` removes the rest"
