@@ -85,8 +85,8 @@ impl LinkKeys {
         self.stated_switch.with_defaults(DEFAULT_LINK)
     }
 
-    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, sets the queues of switch ports and the family of addresses, and takes
-    /// down the share `fail=` of the cables between switches.
+    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, sets the queues of switch ports and the family of
+    /// addresses, and takes down the share `fail=` of the cables between switches.
     pub(super) fn apply(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
         let fabric = self.losses.apply(spec, self.degraded.apply(spec, fabric)?)?;
         let fabric = port_keys::apply(self.ports, spec, fabric)?;

@@ -366,15 +366,13 @@ impl PacketFlows {
             let Some((slot, outgoing)) = self.next(now, run.agenda, uplink, stopped) else { return };
             let bytes_before = outgoing.number * self.settings.payload_bytes();
             let Flow { transfer, ranked_by, .. } = *self.get(slot);
-            let packet = packet_of(slot, &outgoing, self.settings.header_bytes());
-            if shared.ages() {
-                shared.announce_aged(run, (slot, transfer), bytes_before, outgoing.payload_bytes);
-            }
+            let mut packet = packet_of(slot, &outgoing, self.settings.header_bytes());
             if let Some(ageing) = self.ageing {
+                shared.announce_aged(run, (slot, transfer), bytes_before, outgoing.payload_bytes);
                 let level = ageing.level(ranked_by.bytes(bytes_before));
                 self.slots[slot].sender.note_level(level);
+                packet = packet.with_class_selector(ageing.class_selector(level));
             }
-            let packet = shared.aged(packet, || ranked_by.bytes(bytes_before));
             self.exchanged.sent.add(Kind::of(&packet), 1);
             let taken = shared.hand_to_card(run, uplink.0, packet);
             let flow = self.get(slot);
